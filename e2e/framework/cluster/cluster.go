@@ -1,0 +1,115 @@
+// Package cluster is the contract between a run and the cluster that it runs on.
+//
+// A Provider makes clusters; a Cluster lists its parts and lends them; a Component is one part that can be stopped, started at another
+// version, paused. Providers live in the packages below this one. The contract says nothing of what is tested: no pods, no faults, no verdicts.
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"k8s.io/client-go/rest"
+
+	"headroom/e2e/framework/scenario"
+	"headroom/e2e/framework/versions"
+)
+
+// Provider makes clusters of one kind.
+type Provider interface {
+	Name() string
+	// Create returns a cluster whose control plane is healthy and whose nodes are Ready. On error nothing is left behind.
+	Create(context.Context, scenario.Topology) (Cluster, error)
+}
+
+// Cluster is a running cluster.
+type Cluster interface {
+	// RESTConfig returns a copy of the administrator's configuration.
+	RESTConfig() *rest.Config
+	// Components lists every part, in the order of starting.
+	Components(context.Context) ([]Component, error)
+	// AddNode starts a node with the given drivers on it and returns when it is Ready and each driver is registered.
+	AddNode(context.Context, NodeSpec) error
+	// RemoveNode stops a node and deletes its Node object. Removing a node that is gone is no error.
+	RemoveNode(ctx context.Context, name string) error
+	// AddDriver starts what a driver needs once a cluster: its controller and an external-attacher. The CSIDriver object is the caller's.
+	AddDriver(context.Context, DriverSpec) error
+	// RemoveDriver stops it again. Nodes that run the driver go first.
+	RemoveDriver(ctx context.Context, name string) error
+	// Collect writes what is known only inside (logs, histories) to dir; it may be called more than once.
+	Collect(ctx context.Context, dir string) error
+	// Destroy ends the cluster and everything in it. It works on a broken cluster and after its own failure.
+	Destroy(context.Context) error
+}
+
+// NodeSpec is a node to start.
+type NodeSpec struct {
+	Name string
+	// Zone becomes topology.kubernetes.io/zone, when set.
+	Zone string
+	// Drivers are names of drivers that AddDriver has started.
+	Drivers []string
+	// Kubelet is the kubelet's version; zero means the topology's.
+	Kubelet versions.Version
+}
+
+// DriverSpec is a driver to start.
+type DriverSpec struct {
+	// Name is the CSI driver name, at most 63 characters.
+	Name string
+	// Definition is the driver under test as --driver names it.
+	Definition string
+}
+
+// Signal is a way to stop a component.
+type Signal string
+
+const (
+	// Terminate asks the component to end and waits; after 10 s it is killed.
+	Terminate Signal = "TERM"
+	// Kill ends it at once.
+	Kill Signal = "KILL"
+)
+
+// Component is one part of a cluster: "etcd", "kube-apiserver", "kube-scheduler", "kubelet@n1", "driver@n1/<driver>",
+// "csi-attacher@<driver>", "driver-controller@<driver>".
+type Component interface {
+	ID() string
+	Version() versions.Version
+	// Stop returns once the component is gone.
+	Stop(ctx context.Context, how Signal) error
+	// Start returns once the component is healthy. Another version is an upgrade or a rollback; the zero version is the one it had.
+	Start(ctx context.Context, v versions.Version) error
+	// Pause stops the component's processes where they stand (SIGSTOP); Resume lets them go on.
+	Pause(context.Context) error
+	Resume(context.Context) error
+}
+
+// EnvironmentError is a failure of the harness or of the machine, never of the product under test.
+type EnvironmentError struct {
+	// Op is what was being done: "start kube-apiserver".
+	Op string
+	// Err is the cause.
+	Err error
+	// Remedy is the command or change that mends it, when known.
+	Remedy string
+}
+
+func (e *EnvironmentError) Error() string {
+	s := fmt.Sprintf("environment: %s: %v", e.Op, e.Err)
+	if e.Remedy != "" {
+		s += "\n  remedy: " + e.Remedy
+	}
+	return s
+}
+
+func (e *EnvironmentError) Unwrap() error { return e.Err }
+
+// Environment wraps err as an EnvironmentError; nil stays nil and an EnvironmentError stays as it is.
+func Environment(op string, err error) error {
+	var env *EnvironmentError
+	if err == nil || errors.As(err, &env) {
+		return err
+	}
+	return &EnvironmentError{Op: op, Err: err}
+}

@@ -1,0 +1,94 @@
+// Package history is the append-only record of a run and the only thing that verdicts are made from.
+//
+// Contract: every writer (a process, or a part of one) owns one file, events/<source>.jsonl, and numbers its own events. Writers never
+// coordinate: all stamp CLOCK_MONOTONIC, which is one clock for all processes of a machine, namespaces included. Merge joins the files into
+// one history behind a header, and turns what is missing (no close record, a hole in the numbers, a torn last line) into gap events, so that
+// a reader can tell "did not happen" from "was not recorded".
+//
+// It does not interpret events; that is what the invariants do. It depends on the standard library only.
+package history
+
+import (
+	"encoding/json"
+	"fmt"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// Phase places an event in the life of the operation it belongs to.
+type Phase string
+
+const (
+	// Invoke is written before a call leaves.
+	Invoke Phase = "invoke"
+	// OK is the completion of a call that took effect.
+	OK Phase = "ok"
+	// Fail is the completion of a call that certainly took no effect.
+	Fail Phase = "fail"
+	// Unknown is the completion of a call whose effect cannot be known: a time-out, a lost connection, a 5xx.
+	Unknown Phase = "unknown"
+	// Observed is something seen rather than done: a watch event, a change of quota, a heartbeat.
+	Observed Phase = "observed"
+	// Gap says that the source may have lost events at this place. Only Merge and Writer produce it.
+	Gap Phase = "gap"
+)
+
+// Event is one line of a history. Body holds one of the types of body.go, chosen by Source.
+type Event struct {
+	// At is CLOCK_MONOTONIC in nanoseconds when the event was written.
+	At time.Duration `json:"at"`
+	// Source names the writer: "api/csinodes", "audit", "csi/n1", "backend", "fault", "workload/p1", "probe".
+	Source string `json:"src"`
+	// Seq counts from 1 within a source, without holes.
+	Seq   uint64 `json:"seq"`
+	Phase Phase  `json:"ph"`
+	// Op joins an invoke to its completion; unique within a source.
+	Op string `json:"op,omitempty"`
+	// Rev is the etcd revision where there is one: the true order of API objects. 0 means none.
+	Rev int64 `json:"rev,omitempty"`
+	// Scope is the id of the spec or step that the event belongs to, where the writer knows it.
+	Scope string `json:"scope,omitempty"`
+	Node  string `json:"node,omitempty"`
+	// Key names the object, volume, method or component, according to Source.
+	Key  string          `json:"key,omitempty"`
+	Body json.RawMessage `json:"body,omitempty"`
+}
+
+// Ref points at one event of a history.
+type Ref struct {
+	Source string `json:"src"`
+	Seq    uint64 `json:"seq"`
+}
+
+// Ref returns the reference to e.
+func (e Event) Ref() Ref { return Ref{Source: e.Source, Seq: e.Seq} }
+
+func (r Ref) String() string { return fmt.Sprintf("%s#%d", r.Source, r.Seq) }
+
+// Decode reads the body into v. The error names the event.
+func (e Event) Decode(v any) error {
+	if err := json.Unmarshal(e.Body, v); err != nil {
+		return fmt.Errorf("event %s#%d: body: %w", e.Source, e.Seq, err)
+	}
+	return nil
+}
+
+// Encode returns v as a body. v is one of the types of this package or made of plain fields, so it always encodes; anything else panics.
+func Encode(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(fmt.Sprintf("history: body %T does not encode: %v", v, err))
+	}
+	return b
+}
+
+// Now reads CLOCK_MONOTONIC. It panics where the clock cannot be read, which Linux does not allow to happen.
+func Now() time.Duration {
+	var ts syscall.Timespec
+	const clockMonotonic = 1
+	if _, _, errno := syscall.Syscall(syscall.SYS_CLOCK_GETTIME, clockMonotonic, uintptr(unsafe.Pointer(&ts)), 0); errno != 0 {
+		panic(fmt.Sprintf("history: clock_gettime: %v", errno))
+	}
+	return time.Duration(ts.Nano())
+}

@@ -1,0 +1,41 @@
+package history
+
+// Schema is the version of the history's format; readers refuse others.
+const Schema = "headroom/history/v1"
+
+// Header is the first line of a merged history.
+type Header struct {
+	Schema string `json:"schema"`
+	// Run is the id that every writer's open record repeats.
+	Run string `json:"run"`
+	// Seed drives all random choices of the run.
+	Seed     int64  `json:"seed"`
+	Provider string `json:"provider"`
+	Topology string `json:"topology,omitempty"`
+	// Versions maps a component kind ("kube-apiserver", "kubelet", "csi-attacher") to the version the run began with.
+	Versions map[string]string `json:"versions"`
+	Params   Params            `json:"params"`
+	// Missing maps a source to why its events may be incomplete from the start (an `existing` cluster without audit, say).
+	Missing map[string]string `json:"missing,omitempty"`
+}
+
+// Params are the figures that checks measure against.
+type Params struct {
+	// Slack is added to every bound for clock reading, watch latency and scheduling of the harness. Default 2 s.
+	Slack Duration `json:"slack"`
+	// Driver holds what the driver declares of itself.
+	Driver DriverParams `json:"driver"`
+}
+
+// DriverParams are a driver's declared policy figures (drivers/<driver>.yaml).
+type DriverParams struct {
+	// Name is the driver under test as given to --driver: "steady", or a persona.
+	Name string `json:"name"`
+	// CacheAge is how old an answer may be while the backend answers.
+	CacheAge Duration `json:"cacheAge"`
+	// LastGoodLife is how long the last good value may be reported while the backend does not answer.
+	LastGoodLife Duration `json:"lastGoodLife"`
+	// Step is how many volumes an answer may rise by per StepInterval; 0 means not limited.
+	Step         int64    `json:"step"`
+	StepInterval Duration `json:"stepInterval"`
+}
