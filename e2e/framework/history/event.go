@@ -92,3 +92,15 @@ func Now() time.Duration {
 	}
 	return time.Duration(ts.Nano())
 }
+
+// GapSource returns the source that a gap event speaks of, and "" for every other event: a writer confesses a gap in its own file, Merge
+// names the file in Key.
+func (e Event) GapSource() string {
+	switch {
+	case e.Phase != Gap:
+		return ""
+	case e.Source == SourceMerge:
+		return e.Key
+	}
+	return e.Source
+}
