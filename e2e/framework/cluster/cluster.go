@@ -8,6 +8,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/http"
 
 	"k8s.io/client-go/rest"
 
@@ -26,6 +27,8 @@ type Provider interface {
 type Cluster interface {
 	// RESTConfig returns a copy of the administrator's configuration.
 	RESTConfig() *rest.Config
+	// Backend returns where the quota backend's control interface answers, and a client that reaches it.
+	Backend() (url string, client *http.Client)
 	// Components lists every part, in the order of starting.
 	Components(context.Context) ([]Component, error)
 	// AddNode starts a node with the given drivers on it and returns when it is Ready and each driver is registered.
@@ -47,6 +50,8 @@ type NodeSpec struct {
 	Name string
 	// Zone becomes topology.kubernetes.io/zone, when set.
 	Zone string
+	// Labels are further labels of the Node.
+	Labels map[string]string
 	// Drivers are names of drivers that AddDriver has started.
 	Drivers []string
 	// Kubelet is the kubelet's version; zero means the topology's.
@@ -105,10 +110,30 @@ func (e *EnvironmentError) Error() string {
 
 func (e *EnvironmentError) Unwrap() error { return e.Err }
 
-// Environment wraps err as an EnvironmentError; nil stays nil and an EnvironmentError stays as it is.
+// DriverError is a driver under test that does not come up: it ended, or never registered. It is the product's failure, not the harness's.
+type DriverError struct {
+	// Driver is the CSI driver name.
+	Driver string
+	// Node is where it happened; empty for the controller.
+	Node string
+	Err  error
+}
+
+func (e *DriverError) Error() string {
+	where := "controller"
+	if e.Node != "" {
+		where = "node " + e.Node
+	}
+	return fmt.Sprintf("driver %s (%s): %v", e.Driver, where, e.Err)
+}
+
+func (e *DriverError) Unwrap() error { return e.Err }
+
+// Environment wraps err as an EnvironmentError; nil, an EnvironmentError and a DriverError stay as they are.
 func Environment(op string, err error) error {
 	var env *EnvironmentError
-	if err == nil || errors.As(err, &env) {
+	var driver *DriverError
+	if err == nil || errors.As(err, &env) || errors.As(err, &driver) {
 		return err
 	}
 	return &EnvironmentError{Op: op, Err: err}

@@ -23,7 +23,8 @@ const (
 	SourceAudit   = "audit"
 	SourceFault   = "fault"
 	SourceProbe   = "probe"
-	SourceCell    = "cell"
+	// SourcePhase holds the run's phases: Key is the phase that begins (create, steady, faults, heal, quiesce, collect).
+	SourcePhase = "phase"
 	// SourceMerge is the source of the gap events that Merge makes up.
 	SourceMerge = "merge"
 )

@@ -4,6 +4,7 @@
 package versions
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -40,7 +41,8 @@ func (v Version) Major() int { return v.part(0) }
 func (v Version) Minor() int { return v.part(1) }
 
 func (v Version) part(i int) int {
-	parts := strings.SplitN(v.Number(), ".", 3)
+	release, _, _ := strings.Cut(v.Number(), "-")
+	parts := strings.SplitN(release, ".", 3)
 	if i >= len(parts) {
 		return 0
 	}
@@ -49,4 +51,23 @@ func (v Version) part(i int) int {
 		return 0
 	}
 	return n
+}
+
+// Compare orders versions by their numbers: negative when v is older than o, 0 when equal, positive when newer. A pre-release comes before its
+// release; pre-releases of one release are ordered as text, which holds up to ten of a kind.
+func (v Version) Compare(o Version) int {
+	for i := range 3 {
+		if c := cmp.Compare(v.part(i), o.part(i)); c != 0 {
+			return c
+		}
+	}
+	_, a, pre := strings.Cut(string(v), "-")
+	_, b, other := strings.Cut(string(o), "-")
+	switch {
+	case pre && !other:
+		return -1
+	case !pre && other:
+		return 1
+	}
+	return cmp.Compare(a, b)
 }

@@ -1,0 +1,136 @@
+package gate
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+// blocked is a driver whose NodeGetInfo says that it began, and ends with its context or when freed.
+func blocked() (d *fakeDriver, began, ended, free chan struct{}) {
+	began, ended, free = make(chan struct{}, 1), make(chan struct{}, 1), make(chan struct{})
+	return &fakeDriver{info: func(ctx context.Context) (*csi.NodeGetInfoResponse, error) {
+		began <- struct{}{}
+		defer func() { ended <- struct{}{} }()
+		select {
+		case <-ctx.Done():
+			return nil, status.FromContextError(ctx.Err()).Err()
+		case <-free:
+			return &csi.NodeGetInfoResponse{NodeId: "n1", MaxVolumesPerNode: 8}, nil
+		}
+	}}, began, ended, free
+}
+
+func await(t *testing.T, what string, c <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(patience):
+		t.Fatalf("wait for %s: nothing after %s", what, patience)
+	}
+}
+
+func TestCancellationReachesTheDriver(t *testing.T) {
+	r := newRig(t, nil)
+	d, began, ended, _ := blocked()
+	serveDriver(t, r.driver, d)
+	ctx, cancel := context.WithCancel(r.ctx())
+	failed := make(chan error, 1)
+	go func() { _, err := r.info(ctx); failed <- err }()
+	await(t, "the call at the driver", began)
+	cancel()
+	if err := <-failed; status.Code(err) != codes.Canceled {
+		t.Fatalf("want CANCELED, got %v", err)
+	}
+	await(t, "the end of the call at the driver", ended)
+	r.wantEvents(
+		"invoke client NodeGetInfo node=n1",
+		"invoke driver NodeGetInfo node=n1",
+		"unknown driver NodeGetInfo node=n1 code=1",
+		"unknown client NodeGetInfo node=n1 code=1",
+	)
+}
+
+func TestDeadlineIsUnknownAndCode4(t *testing.T) {
+	r := newRig(t, nil)
+	d, _, ended, _ := blocked()
+	serveDriver(t, r.driver, d)
+	ctx, cancel := context.WithTimeout(r.ctx(), 300*time.Millisecond)
+	defer cancel()
+	if _, err := r.info(ctx); status.Code(err) != codes.DeadlineExceeded {
+		t.Fatalf("want DEADLINE_EXCEEDED, got %v", err)
+	}
+	await(t, "the end of the call at the driver", ended)
+	deadline := time.Now().Add(patience)
+	for {
+		lines, _ := r.events()
+		if len(lines) == 4 {
+			if lines[3] != "unknown client NodeGetInfo node=n1 code=4" {
+				t.Fatalf("want what the client saw, code 4, got %q", lines)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("want 4 events, got %q", lines)
+		}
+		time.Sleep(5 * time.Millisecond)
+	}
+}
+
+func TestDriverThatDiesInACall(t *testing.T) {
+	r := newRig(t, nil)
+	d, began, _, _ := blocked()
+	stop := serveDriver(t, r.driver, d)
+	failed := make(chan error, 1)
+	go func() { _, err := r.info(r.ctx()); failed <- err }()
+	await(t, "the call at the driver", began)
+	stop()
+	if err := <-failed; status.Code(err) != codes.Unavailable {
+		t.Fatalf("want UNAVAILABLE, got %v", err)
+	}
+	r.wantEvents(
+		"invoke client NodeGetInfo node=n1",
+		"invoke driver NodeGetInfo node=n1",
+		"unknown driver NodeGetInfo node=n1 code=14",
+		"unknown client NodeGetInfo node=n1 code=14",
+	)
+}
+
+func TestUnavailableOfTheDriverItselfIsAFailure(t *testing.T) {
+	r := newRig(t, nil)
+	serveDriver(t, r.driver, &fakeDriver{info: func(context.Context) (*csi.NodeGetInfoResponse, error) {
+		return nil, status.Error(codes.Unavailable, "not now")
+	}})
+	if _, err := r.info(r.ctx()); status.Code(err) != codes.Unavailable || status.Convert(err).Message() != "not now" {
+		t.Fatalf("want the driver's UNAVAILABLE, got %v", err)
+	}
+	r.wantEvents(
+		"invoke client NodeGetInfo node=n1",
+		"invoke driver NodeGetInfo node=n1",
+		"fail driver NodeGetInfo node=n1 code=14",
+		"fail client NodeGetInfo node=n1 code=14",
+	)
+}
+
+func TestClosingCompletesCallsInTheHistory(t *testing.T) {
+	r := newRig(t, nil)
+	d, began, _, _ := blocked()
+	serveDriver(t, r.driver, d)
+	failed := make(chan error, 1)
+	go func() { _, err := r.info(r.ctx()); failed <- err }()
+	await(t, "the call at the driver", began)
+	if err := r.gate.Close(); err != nil {
+		t.Fatal(err)
+	}
+	lines, _ := r.events() // no waiting: Close returns after the completions
+	if len(lines) != 4 || lines[3] != "unknown client NodeGetInfo node=n1 code=1" {
+		t.Fatalf("want 4 events, the last unknown, got %q", lines)
+	}
+	if err := <-failed; status.Code(err) != codes.Unavailable {
+		t.Fatalf("want UNAVAILABLE from a gate that is gone, got %v", err)
+	}
+}

@@ -1,0 +1,115 @@
+package gate
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
+)
+
+func TestInjectedFailureHasNoDriverSide(t *testing.T) {
+	r := newRig(t, nil)
+	d := &fakeDriver{}
+	serveDriver(t, r.driver, d)
+	remove := r.gate.Rules().Add(Rule{Method: "NodeGetInfo", Code: codes.Internal, Message: "made up"})
+	if _, err := r.info(r.ctx()); status.Code(err) != codes.Internal || status.Convert(err).Message() != "made up" {
+		t.Fatalf("want the rule's error, got %v", err)
+	}
+	if d.count() != 0 {
+		t.Fatal("want the driver not to be asked")
+	}
+	remove()
+	remove() // twice does nothing
+	if _, err := r.info(r.ctx()); err != nil {
+		t.Fatal(err)
+	}
+	r.wantEvents(
+		"invoke client NodeGetInfo node=n1",
+		"fail client NodeGetInfo node=n1 code=13 injected",
+		"invoke client NodeGetInfo node=n1",
+		"invoke driver NodeGetInfo node=n1",
+		"ok driver NodeGetInfo node=n1 @n1 max=8",
+		"ok client NodeGetInfo node=n1 @n1 max=8",
+	)
+}
+
+func TestRewrittenCountShowsOnTheClientSideOnly(t *testing.T) {
+	r := newRig(t, nil)
+	serveDriver(t, r.driver, &fakeDriver{info: func(context.Context) (*csi.NodeGetInfoResponse, error) {
+		return &csi.NodeGetInfoResponse{NodeId: "n1", MaxVolumesPerNode: 8, AccessibleTopology: &csi.Topology{Segments: map[string]string{"z": "a"}}}, nil
+	}})
+	count := int64(-1)
+	r.gate.Rules().Add(Rule{MaxVolumes: &count, Times: 1})
+	got, err := r.info(r.ctx())
+	if err != nil || got.MaxVolumesPerNode != -1 || got.NodeId != "n1" || got.AccessibleTopology.GetSegments()["z"] != "a" {
+		t.Fatalf("want -1 and the rest unchanged, got %v, %v", got, err)
+	}
+	if got, err = r.info(r.ctx()); err != nil || got.MaxVolumesPerNode != 8 {
+		t.Fatalf("want the rule to be used up, got %v, %v", got, err)
+	}
+	lines, _ := r.events()
+	if lines[2] != "ok driver NodeGetInfo node=n1 @n1 max=8" || lines[3] != "ok client NodeGetInfo node=n1 @n1 max=-1 injected" {
+		t.Fatalf("got %q", lines)
+	}
+}
+
+func TestRulesSelect(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Node = "" })
+	serveDriver(t, r.driver, &fakeDriver{})
+	r.gate.Rules().Add(Rule{Method: "ControllerPublishVolume", Volume: "v1", Node: "n1", Code: codes.Aborted})
+	r.gate.Rules().Add(Rule{Volume: "v2", Code: codes.DataLoss})
+	r.gate.Rules().Add(Rule{Node: "n3", Code: codes.OutOfRange})
+	cases := []struct {
+		volume, node string
+		want         codes.Code
+	}{
+		{"v1", "n1", codes.Aborted}, {"v1", "n2", codes.OK}, {"v2", "n1", codes.DataLoss},
+		{"v2", "n3", codes.DataLoss}, {"v9", "n3", codes.OutOfRange}, {"v9", "n9", codes.OK},
+	}
+	for _, c := range cases {
+		_, err := csi.NewControllerClient(r.conn).ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: c.volume, NodeId: c.node})
+		if status.Code(err) != c.want {
+			t.Errorf("volume %q, node %q: want %s, got %v", c.volume, c.node, c.want, err)
+		}
+	}
+}
+
+func TestDelayEndsWhenTheRuleIsRemoved(t *testing.T) {
+	for name, rule := range map[string]Rule{"before the driver": {Delay: time.Hour}, "after it": {Hold: time.Hour}} {
+		t.Run(name, func(t *testing.T) {
+			r := newRig(t, nil)
+			serveDriver(t, r.driver, &fakeDriver{})
+			remove := r.gate.Rules().Add(rule)
+			done := make(chan error, 1)
+			go func() { _, err := r.info(r.ctx()); done <- err }()
+			if rule.Hold > 0 {
+				r.wantEvents("invoke client NodeGetInfo node=n1", "invoke driver NodeGetInfo node=n1", "ok driver NodeGetInfo node=n1 @n1 max=8")
+			} else {
+				r.wantEvents("invoke client NodeGetInfo node=n1")
+			}
+			remove()
+			if err := <-done; err != nil {
+				t.Fatal(err)
+			}
+			if lines, _ := r.events(); lines[3] != "ok client NodeGetInfo node=n1 @n1 max=8 injected" {
+				t.Fatalf("got %q", lines)
+			}
+		})
+	}
+}
+
+func TestDelayLongerThanTheClientsDeadline(t *testing.T) {
+	r := newRig(t, nil)
+	d := &fakeDriver{}
+	serveDriver(t, r.driver, d)
+	r.gate.Rules().Add(Rule{Delay: time.Hour})
+	ctx, cancel := context.WithTimeout(r.ctx(), 200*time.Millisecond)
+	defer cancel()
+	if _, err := r.info(ctx); status.Code(err) != codes.DeadlineExceeded || d.count() != 0 {
+		t.Fatalf("want DEADLINE_EXCEEDED and a driver that was not asked, got %v", err)
+	}
+	r.wantEvents("invoke client NodeGetInfo node=n1", "unknown client NodeGetInfo node=n1 code=4 injected")
+}

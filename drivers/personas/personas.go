@@ -1,0 +1,55 @@
+// Package personas holds broken drivers: the reference driver with one known mistake each. The suite is tested with them: a persona that no
+// invariant catches is a hole in the suite.
+//
+// Contract: one persona is one file, which registers it in init. Root is the invariant that must be violated wherever the mistake is put to
+// the test; MayAlso are those that can break as a consequence. Anything else that breaks is a finding about the suite.
+//
+// A persona declares the same figures as the reference driver, since a driver with a mistake does not declare it.
+package personas
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"headroom/drivers/steady"
+)
+
+// Persona is one mistake.
+type Persona struct {
+	// Name is what --driver takes.
+	Name string
+	// Doc says what it does wrong, in one sentence.
+	Doc string
+	// Root is the invariant that must be violated.
+	Root string
+	// MayAlso are invariants and specs that may fail as well.
+	MayAlso []string
+	// Mistakes makes the hooks of one instance of the driver; see steady.Mistakes.
+	Mistakes func() steady.Mistakes
+}
+
+var all = map[string]*Persona{}
+
+// register adds p. It panics on a second persona of the same name and on one without a root, which nothing could judge.
+func register(p Persona) {
+	if p.Name == "" || p.Doc == "" || p.Root == "" || p.Mistakes == nil {
+		panic(fmt.Sprintf("personas: %q needs a name, a doc, a root and mistakes", p.Name))
+	}
+	if all[p.Name] != nil {
+		panic(fmt.Sprintf("personas: %q registered twice", p.Name))
+	}
+	all[p.Name] = &p
+}
+
+// Names lists all personas, sorted.
+func Names() []string { return slices.Sorted(maps.Keys(all)) }
+
+// Find returns a persona; the error lists those there are.
+func Find(name string) (*Persona, error) {
+	if p := all[name]; p != nil {
+		return p, nil
+	}
+	return nil, fmt.Errorf("no persona %q; there are: %s", name, strings.Join(Names(), ", "))
+}

@@ -1,0 +1,29 @@
+package personas
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+
+	"headroom/drivers/steady"
+)
+
+func init() {
+	register(Persona{
+		Name: "unlimited-on-outage",
+		Doc:  "answers 0 while the backend does not answer, as if that meant no volumes; to Kubernetes it means no limit",
+		Root: "never-unbounded",
+		// The scheduler is not woken when a finite count becomes unlimited, so pods that wait stay waiting until the flush.
+		MayAlso: []string{"answer-within-quota", "gradual-recovery", "growth-requeues", "no-flush-needed"},
+		Mistakes: func() steady.Mistakes {
+			return steady.Mistakes{
+				NodeInfo: func(_ context.Context, right *csi.NodeGetInfoResponse, failing bool) (*csi.NodeGetInfoResponse, error) {
+					if failing {
+						right.MaxVolumesPerNode = 0
+					}
+					return right, nil
+				},
+			}
+		},
+	})
+}

@@ -1,0 +1,35 @@
+package steady
+
+import (
+	"context"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc/codes"
+
+	"headroom/drivers/steady/policy"
+)
+
+// Mistakes are the places at which a driver can be made to do wrong. What is nil stays right. One value serves one instance of the driver, so
+// that a mistake may keep state between calls.
+type Mistakes struct {
+	// Figures changes the policy's figures; what the driver declares stays as it was.
+	Figures func(policy.Config) policy.Config
+	// Backend changes what the driver, its policy included, sends to and hears from the backend.
+	Backend func(Backend) Backend
+	// NodeInfo changes what NodeGetInfo answers. right is the right answer, its own to change; failing says that the backend did not answer
+	// the last query.
+	NodeInfo func(ctx context.Context, right *csi.NodeGetInfoResponse, failing bool) (*csi.NodeGetInfoResponse, error)
+	// Code changes the code of a failed ControllerPublishVolume; err is the cause, right the right code.
+	Code func(err error, right codes.Code) codes.Code
+}
+
+// Of returns the configuration and backend as the mistakes have them.
+func (m Mistakes) Of(c policy.Config, b Backend) (policy.Config, Backend) {
+	if m.Figures != nil {
+		c = m.Figures(c)
+	}
+	if m.Backend != nil {
+		b = m.Backend(b)
+	}
+	return c, b
+}

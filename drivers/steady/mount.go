@@ -1,0 +1,70 @@
+package steady
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// bind mounts source at target. Read-only takes a second call, because the kernel ignores the flag on the first; flags that the mount below
+// has must then be repeated, or an unprivileged namespace is refused.
+func bind(source, target string, readOnly bool) error {
+	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
+		return fmt.Errorf("bind %q to %q: %w", source, target, err)
+	}
+	if !readOnly {
+		return nil
+	}
+	var st unix.Statfs_t
+	err := unix.Statfs(target, &st)
+	if err == nil {
+		const kept = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME | unix.ST_RELATIME
+		flags := uintptr(st.Flags&kept) | unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY
+		if st.Flags&unix.ST_RELATIME != 0 {
+			flags = flags&^unix.ST_RELATIME | unix.MS_RELATIME
+		}
+		err = unix.Mount("", target, "", flags, "")
+	}
+	if err != nil {
+		if undo := unix.Unmount(target, 0); undo != nil {
+			return fmt.Errorf("make %q read-only: %w (and unmount it again: %w)", target, err, undo)
+		}
+		return fmt.Errorf("make %q read-only: %w", target, err)
+	}
+	return nil
+}
+
+// mountCount is how many mounts are stacked at target. It reads the kernel's table, because comparing device numbers does not show a bind
+// mount of the same file system.
+func mountCount(target string) (int, error) {
+	b, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return 0, err
+	}
+	n := 0
+	for line := range strings.Lines(string(b)) {
+		if fields := strings.Fields(line); len(fields) > 4 && unescape(fields[4]) == target {
+			n++
+		}
+	}
+	return n, nil
+}
+
+// unescape undoes the octal escapes of mountinfo (space, tab, newline, backslash).
+func unescape(s string) string {
+	var b strings.Builder
+	for i := 0; i < len(s); i++ {
+		if s[i] == '\\' && i+4 <= len(s) {
+			if c, err := strconv.ParseUint(s[i+1:i+4], 8, 8); err == nil {
+				b.WriteByte(byte(c))
+				i += 3
+				continue
+			}
+		}
+		b.WriteByte(s[i])
+	}
+	return b.String()
+}

@@ -1,0 +1,250 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"sync"
+	"syscall"
+
+	"headroom/drivers"
+	"headroom/drivers/gate"
+	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/cluster/local/cri"
+	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/versions"
+)
+
+// agent holds one node: its mount namespace, container runtime, registrars and gates. The kubelet and the drivers are its children, so that
+// they can be swapped while mounts and pods stay.
+type agent struct {
+	cfg      nodeConfig
+	binaries *executables
+	events   *history.Writer // what happens to this node's components
+	calls    *history.Writer // CSI calls of this node
+
+	processes  []*process
+	gates      []*gate.Gate
+	registrars []*gate.Registrar
+
+	ready    chan struct{}
+	readyErr error
+}
+
+// nodeMain is a node agent: the first process of a node's mount namespace.
+func nodeMain([]string) int {
+	a := &agent{ready: make(chan struct{})}
+	if err := a.open(os.Stdin); err != nil {
+		fmt.Fprintf(os.Stderr, "headroom: node: %v\n", err)
+		return 1
+	}
+	listener, err := net.Listen("unix", filepath.Join(nodeDir(a.cfg.Node), "agent.sock"))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "headroom: node: %v\n", err)
+		return 1
+	}
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	go func() {
+		a.readyErr = a.boot()
+		close(a.ready)
+	}()
+	go func() {
+		<-stop
+		os.Exit(a.shutdown())
+	}()
+	err = http.Serve(listener, a.handler())
+	fmt.Fprintf(os.Stderr, "headroom: node: control socket: %v\n", err)
+	return 1
+}
+
+func (a *agent) open(in io.Reader) error {
+	if err := json.NewDecoder(in).Decode(&a.cfg); err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	if err := isolateNode(a.cfg.Node); err != nil {
+		return err
+	}
+	cell := a.cfg.Cell
+	a.binaries = &executables{paths: cell.Binaries}
+	var err error
+	if a.events, err = history.Create(cell.eventsDir(), cell.Run, history.PrefixComponent+a.cfg.Node); err != nil {
+		return err
+	}
+	a.calls, err = history.Create(cell.eventsDir(), cell.Run, history.PrefixCSI+a.cfg.Node)
+	return err
+}
+
+// boot starts the runtime, the drivers with their gates and registrars, and the kubelet, and waits until each driver is registered.
+func (a *agent) boot() error {
+	socket := filepath.Join(nodeDir(a.cfg.Node), "cri.sock")
+	pods := netip.AddrFrom4([4]byte{10, byte(128 + a.cfg.Index/256), byte(a.cfg.Index), 0})
+	runtime := cri.New(cri.Options{PodCIDR: netip.PrefixFrom(pods, 24)})
+	listener, err := cri.Listen(socket)
+	if err != nil {
+		return err
+	}
+	go func() {
+		err := runtime.ServeListener(context.Background(), listener)
+		fmt.Fprintf(os.Stderr, "headroom: node: container runtime: %v\n", err)
+	}()
+	starts := []func(context.Context) error{func(ctx context.Context) error { return a.startKubelet(ctx, socket) }}
+	for _, d := range a.cfg.Drivers {
+		start, err := a.prepareDriver(d)
+		if err != nil {
+			return err
+		}
+		starts = append(starts, start)
+	}
+	if err := together(starts...); err != nil {
+		return err
+	}
+	return a.awaitRegistered()
+}
+
+// prepareDriver opens a driver's gate and registration socket and returns the function that starts the driver behind them.
+func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error) {
+	cell := a.cfg.Cell
+	def, ok := cell.Drivers[d.Definition]
+	if !ok {
+		return nil, fmt.Errorf("driver %q: its definition %q is not part of this run", d.Name, d.Definition)
+	}
+	backend := driverSocket(a.cfg.Node, d.Name)
+	front := filepath.Join(kubeletDir, "plugins", d.Name, "csi.sock")
+	state := filepath.Join(filepath.Dir(backend), "state")
+	registry := filepath.Join(kubeletDir, "plugins_registry")
+	for _, dir := range []string{filepath.Dir(front), state, registry} {
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return nil, err
+		}
+	}
+	g, err := gate.New(gate.Options{Listen: front, Driver: backend, DriverName: d.Name, Node: a.cfg.Node, History: a.calls})
+	if err != nil {
+		return nil, err
+	}
+	go g.Serve()
+	a.gates = append(a.gates, g)
+	p := a.process("driver@"+a.cfg.Node+"/"+d.Name, "", func(versions.Version) (*exec.Cmd, error) {
+		return def.NodeCommand(drivers.Instance{
+			Endpoint: "unix://" + backend, DriverName: d.Name, NodeID: a.cfg.Node, Zone: a.cfg.Zone, StateDir: state,
+			Backend: "http://" + quotaData, Seed: cell.Seed + int64(a.cfg.Index),
+		})
+	})
+	p.healthy = listening(backend)
+	return func(ctx context.Context) error {
+		if err := p.start(ctx, ""); err != nil {
+			return &cluster.DriverError{Driver: d.Name, Node: a.cfg.Node, Err: err}
+		}
+		// As a registrar sidecar does: register once the driver answers.
+		r, err := gate.NewRegistrar(gate.RegistrarOptions{
+			Listen: filepath.Join(registry, d.Name+"-reg.sock"), Endpoint: front, DriverName: d.Name, Node: a.cfg.Node, History: a.calls,
+		})
+		if err != nil {
+			return err
+		}
+		go r.Serve()
+		a.registrars = append(a.registrars, r)
+		return nil
+	}, nil
+}
+
+// awaitRegistered waits until the kubelet has told each registrar that its driver is registered.
+func (a *agent) awaitRegistered() error {
+	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+	defer cancel()
+	for i, r := range a.registrars {
+		d := a.cfg.Drivers[i]
+		select {
+		case <-r.Registered():
+		case <-ctx.Done():
+			p := process{log: a.cfg.Cell.logFile("driver@" + a.cfg.Node + "/" + d.Name)}
+			return &cluster.DriverError{Driver: d.Name, Node: a.cfg.Node, Err: fmt.Errorf(
+				"it did not register with the kubelet within %s (the kubelet's last word: %v)%s", startTimeout, r.Err(), p.tail())}
+		}
+	}
+	return nil
+}
+
+func (a *agent) process(id, component string, command func(versions.Version) (*exec.Cmd, error)) *process {
+	p := &process{id: id, log: a.cfg.Cell.logFile(id), command: command, events: a.events}
+	if component == "kubelet" {
+		p.version = a.cfg.Kubelet
+	}
+	a.processes = append(a.processes, p)
+	return p
+}
+
+func (a *agent) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /ready", handle(func(ctx context.Context, _ none) (none, error) {
+		select {
+		case <-a.ready:
+			return none{}, a.readyErr
+		case <-ctx.Done():
+			return none{}, ctx.Err()
+		}
+	}))
+	mux.HandleFunc("POST /components", handle(func(context.Context, none) ([]componentStatus, error) {
+		<-a.ready
+		var all []componentStatus
+		for _, p := range a.processes {
+			all = append(all, p.status())
+		}
+		return all, nil
+	}))
+	mux.HandleFunc("POST /act", handle(func(ctx context.Context, act action) (none, error) {
+		<-a.ready
+		i := slices.IndexFunc(a.processes, func(p *process) bool { return p.id == act.ID })
+		if i < 0 {
+			return none{}, fmt.Errorf("no component %q on node %q", act.ID, a.cfg.Node)
+		}
+		if act.Version != "" && act.Binary != "" {
+			a.binaries.add("kubelet", act.Version, act.Binary)
+		}
+		return none{}, act.apply(ctx, a.processes[i])
+	}))
+	return mux
+}
+
+// shutdown kills the kubelet and the drivers and closes the node's histories. It returns the exit code.
+func (a *agent) shutdown() int {
+	var group sync.WaitGroup
+	for _, p := range a.processes {
+		group.Go(func() { _ = p.stop(context.Background(), cluster.Kill) }) // stop of a process never fails
+	}
+	group.Wait()
+	var errs []error
+	for _, r := range a.registrars {
+		errs = append(errs, r.Close())
+	}
+	for _, g := range a.gates {
+		errs = append(errs, g.Close())
+	}
+	errs = append(errs, a.calls.Close(), a.events.Close())
+	if err := errors.Join(errs...); err != nil {
+		fmt.Fprintf(os.Stderr, "headroom: node: shutdown: %v\n", err)
+		return 1
+	}
+	return 0
+}
+
+// listening is a health check: something listens on the unix socket.
+func listening(socket string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
+		if err != nil {
+			return err
+		}
+		return c.Close()
+	}
+}

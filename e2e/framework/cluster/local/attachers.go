@@ -1,0 +1,114 @@
+package local
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+
+	"headroom/drivers"
+	"headroom/drivers/gate"
+	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/versions"
+)
+
+// attacherID is the component id of a driver's external-attacher.
+func attacherID(driver string) string { return "csi-attacher@" + driver }
+
+// addDriver starts a driver's controller, the gate in front of it, and an external-attacher that connects to the gate.
+func (c *cell) addDriver(ctx context.Context, spec cluster.DriverSpec) (_ none, err error) {
+	def, ok := c.cfg.Drivers[spec.Definition]
+	if !ok {
+		return none{}, fmt.Errorf("add driver %q: its definition %q is not part of this run", spec.Name, spec.Definition)
+	}
+	d := &driverController{definition: spec.Definition}
+	c.mu.Lock()
+	_, taken := c.drivers[spec.Name]
+	if !taken {
+		c.drivers[spec.Name] = d
+	}
+	c.mu.Unlock()
+	if taken {
+		return none{}, fmt.Errorf("add driver %q: it exists", spec.Name)
+	}
+	defer func() {
+		if err != nil {
+			_, undo := c.removeDriver(context.WithoutCancel(ctx), driverName{Name: spec.Name})
+			err = errors.Join(err, undo)
+		}
+	}()
+	dir := controllerDir(spec.Name)
+	if err := os.MkdirAll(filepath.Join(dir, "state"), 0o755); err != nil {
+		return none{}, err
+	}
+	if d.events, err = history.Create(c.cfg.eventsDir(), c.cfg.Run, history.PrefixCSI+"controller/"+spec.Name); err != nil {
+		return none{}, err
+	}
+	options := gate.Options{Listen: filepath.Join(dir, "csi.sock"), DriverName: spec.Name, History: d.events}
+	if def.HasController() {
+		options.Driver = filepath.Join(dir, "driver.sock")
+		if err := c.startController(ctx, d, def, spec.Name, options.Driver); err != nil {
+			return none{}, &cluster.DriverError{Driver: spec.Name, Err: err}
+		}
+	} else {
+		// Each node's driver serves its own attachments, so the call goes where its node is.
+		options.Route = func(nodeID string) string { return driverSocket(nodeID, spec.Name) }
+	}
+	if d.gate, err = gate.New(options); err != nil {
+		return none{}, err
+	}
+	go d.gate.Serve()
+	return none{}, c.startAttacher(ctx, d, spec.Name, options.Listen)
+}
+
+func (c *cell) startController(ctx context.Context, d *driverController, def *drivers.Definition, name, socket string) error {
+	p := c.process("driver-controller@"+name, "", func(versions.Version) (*exec.Cmd, error) {
+		return def.ControllerCommand(drivers.Instance{
+			Endpoint: "unix://" + socket, DriverName: name, StateDir: filepath.Join(controllerDir(name), "state"),
+			Backend: "http://" + quotaData, Seed: c.cfg.Seed,
+		})
+	})
+	p.healthy = listening(socket)
+	d.processes = append(d.processes, p)
+	return p.start(ctx, "")
+}
+
+func (c *cell) startAttacher(ctx context.Context, d *driverController, name, socket string) error {
+	id := attacherID(name)
+	kubeconfig, err := c.componentKubeconfig(id, id, attacherGroup)
+	if err != nil {
+		return err
+	}
+	port := c.ports(1)
+	p := c.process(id, "csi-attacher", c.binaries.command("csi-attacher",
+		"--csi-address", socket, "--kubeconfig", kubeconfig, "--http-endpoint", "127.0.0.1:"+strconv.Itoa(port), "--v", "4"))
+	p.healthy = healthz(http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
+	d.processes = append(d.processes, p)
+	return p.start(ctx, "")
+}
+
+// driverName names a driver to remove.
+type driverName struct {
+	Name string `json:"name"`
+}
+
+func (c *cell) removeDriver(ctx context.Context, r driverName) (none, error) {
+	c.mu.Lock()
+	d := c.drivers[r.Name]
+	delete(c.drivers, r.Name)
+	c.mu.Unlock()
+	if d == nil {
+		return none{}, nil
+	}
+	for i := len(d.processes) - 1; i >= 0; i-- {
+		_ = d.processes[i].stop(ctx, cluster.Terminate) // stop of a process never fails
+		c.forget(d.processes[i])
+	}
+	c.closeEndpoint(attacherID(r.Name))
+	return none{}, errors.Join(d.closeGate(), os.RemoveAll(controllerDir(r.Name)))
+}

@@ -1,0 +1,117 @@
+package local
+
+import (
+	"fmt"
+	"os/exec"
+	"path/filepath"
+	"sync"
+
+	"headroom/drivers"
+	"headroom/e2e/framework/versions"
+)
+
+// Places inside a cell. They are fixed, because every cell has a file system and a network of its own.
+const (
+	stateDir    = "/var/lib/headroom" // on the cell's tmpfs
+	kubeletDir  = "/var/lib/kubelet"  // in each node's own mount namespace
+	cellAddress = "10.99.0.1"         // the nodes' InternalIP
+	gatewayIP   = "10.99.0.2"
+
+	etcdClient    = "127.0.0.1:2379"
+	etcdPeer      = "127.0.0.1:2380"
+	apiServer     = "127.0.0.1:6443"
+	quotaData     = "127.0.0.1:8970"
+	quotaControl  = "127.0.0.1:8971"
+	managerPort   = 10257
+	schedulerPort = 10259
+	firstNodePort = 20000 // kubelets and attachers count up from here
+)
+
+// Programs of this binary that run inside a cell.
+const (
+	programCell = "cell"
+	programNode = "node"
+)
+
+// cellConfig is what the parent tells the cell's first process, on its standard input.
+type cellConfig struct {
+	Run      string   `json:"run"`
+	RunDir   string   `json:"runDir"`
+	Rootless bool     `json:"rootless"`
+	Binaries Binaries `json:"binaries"`
+	// Versions maps a component kind to the version that it starts with.
+	Versions map[string]versions.Version `json:"versions"`
+	// Drivers are the definitions that DriverSpec.Definition may name.
+	Drivers map[string]*drivers.Definition `json:"drivers"`
+	// Preserve are directories that must stay visible when /var/lib is covered by the cell's own.
+	Preserve []string `json:"preserve"`
+	Seed     int64    `json:"seed"`
+}
+
+// Binaries maps a component kind to its versions' executables: {"kubelet": {"v1.36.3": "/..."}}.
+type Binaries map[string]map[versions.Version]string
+
+// executables is the table of a running cell or node agent; versions can be added while it runs.
+type executables struct {
+	mu    sync.Mutex
+	paths Binaries
+}
+
+// add makes another version known.
+func (t *executables) add(component string, v versions.Version, path string) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.paths[component] == nil {
+		t.paths[component] = map[versions.Version]string{}
+	}
+	t.paths[component][v] = path
+}
+
+// command returns a command function for a component's executable at any version known.
+func (t *executables) command(component string, args ...string) func(versions.Version) (*exec.Cmd, error) {
+	return func(v versions.Version) (*exec.Cmd, error) {
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		path, ok := t.paths[component][v]
+		if !ok {
+			return nil, fmt.Errorf("no %s %s among the binaries of this run", component, v)
+		}
+		return exec.Command(path, args...), nil
+	}
+}
+
+func (c *cellConfig) logFile(id string) string {
+	return filepath.Join(c.RunDir, "logs", filepath.FromSlash(id)+".log")
+}
+
+func (c *cellConfig) eventsDir() string { return filepath.Join(c.RunDir, "events") }
+
+// nodeConfig is what the cell tells a node agent, on its standard input.
+type nodeConfig struct {
+	Cell       cellConfig        `json:"cell"`
+	Node       string            `json:"node"`
+	Labels     map[string]string `json:"labels"`
+	Zone       string            `json:"zone"`
+	Kubelet    versions.Version  `json:"kubelet"`
+	Drivers    []nodeDriver      `json:"drivers"`
+	Port       int               `json:"port"`       // of the kubelet; Port+1 is its health port
+	Index      int               `json:"index"`      // gives the node a pod network of its own
+	Kubeconfig string            `json:"kubeconfig"` // uses this node's own way to the API server
+}
+
+// nodeDriver is one driver on a node.
+type nodeDriver struct {
+	Name       string `json:"name"`
+	Definition string `json:"definition"`
+}
+
+// dir is the node's directory on the cell's tmpfs, the same path inside and outside the node's mount namespace.
+func nodeDir(node string) string { return filepath.Join(stateDir, "nodes", node) }
+
+// driverSocket is where a driver's node process listens, behind its gate.
+func driverSocket(node, driver string) string {
+	return filepath.Join(nodeDir(node), "drivers", driver, "driver.sock")
+}
+
+// controllerDir is where a driver's controller and its gate live.
+func controllerDir(driver string) string { return filepath.Join(stateDir, "drivers", driver) }

@@ -1,0 +1,325 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"os/exec"
+	"os/signal"
+	"slices"
+	"strings"
+	"sync"
+	"syscall"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+
+	"headroom/e2e/framework/entry"
+	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/versions"
+)
+
+func init() {
+	entry.Register(programCell, cellMain)
+	entry.Register(programNode, nodeMain)
+}
+
+// Files that the parent hands to the cell's first process.
+const (
+	lifelineFD = 3 + iota // the read end of a pipe whose other end only the parent holds
+	controlFD             // the listening control socket
+	apiFD                 // the host's listener for the API server
+)
+
+// cell is the first process of a cell: it starts everything else and is the last to end.
+type cell struct {
+	cfg      cellConfig
+	binaries *executables
+	events   *history.Writer
+	ca       *authority
+
+	admin     pair
+	adminHTTP *http.Client
+	client    kubernetes.Interface
+
+	ready    chan struct{} // closed when the control plane is up, or will not come up
+	readyErr error
+
+	mu        sync.Mutex
+	processes []*process // in the order of starting
+	endpoints map[string]*endpoint
+	nodes     map[string]*node
+	drivers   map[string]*driverController
+	nextPort  int
+	nextIndex int
+}
+
+// cellMain is PID 1 of a cell. Its end is the end of every process in it.
+func cellMain([]string) int {
+	go func() {
+		_, _ = io.Copy(io.Discard, os.NewFile(lifelineFD, "lifeline")) // returns when the parent is gone, however it went
+		os.Exit(1)
+	}()
+	c, err := newCell(os.Stdin)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "headroom: cell: %v\n", err)
+		return 1
+	}
+	go children.reapOrphans()
+	control, err := net.FileListener(os.NewFile(controlFD, "control"))
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "headroom: cell: control socket: %v\n", err)
+		return 1
+	}
+	go c.boot()
+	stop := make(chan os.Signal, 1)
+	signal.Notify(stop, syscall.SIGTERM)
+	go func() {
+		<-stop
+		os.Exit(c.shutdown())
+	}()
+	err = http.Serve(control, c.handler())
+	fmt.Fprintf(os.Stderr, "headroom: cell: control socket: %v\n", err)
+	return 1
+}
+
+func newCell(in io.Reader) (*cell, error) {
+	c := &cell{
+		ready: make(chan struct{}), endpoints: map[string]*endpoint{}, nodes: map[string]*node{}, drivers: map[string]*driverController{},
+		nextPort: firstNodePort,
+	}
+	if err := json.NewDecoder(in).Decode(&c.cfg); err != nil {
+		return nil, fmt.Errorf("read configuration: %w", err)
+	}
+	c.binaries = &executables{paths: c.cfg.Binaries}
+	var err error
+	c.events, err = history.Create(c.cfg.eventsDir(), c.cfg.Run, history.PrefixComponent+"cell")
+	return c, err
+}
+
+// boot makes the control plane. etcd and the API server start together: the API server waits for etcd by itself.
+func (c *cell) boot() {
+	c.readyErr = c.bootControlPlane()
+	close(c.ready)
+}
+
+func (c *cell) bootControlPlane() error {
+	if err := isolate(c.cfg.Preserve); err != nil {
+		return fmt.Errorf("isolate: %w", err)
+	}
+	if err := c.identity(); err != nil {
+		return fmt.Errorf("make certificates: %w", err)
+	}
+	if err := together(c.quotaBackend().up, c.etcd().up, c.apiServer().up); err != nil {
+		return err
+	}
+	api, err := net.FileListener(os.NewFile(apiFD, "api"))
+	if err != nil {
+		return fmt.Errorf("host listener: %w", err)
+	}
+	c.endpoints["host"] = newEndpoint(api, apiServer)
+	manager, err := c.controllerManager()
+	if err != nil {
+		return err
+	}
+	scheduler, err := c.scheduler()
+	if err != nil {
+		return err
+	}
+	return together(manager.up, scheduler.up, c.bootstrapRBAC)
+}
+
+// identity makes the authority and the administrator, and the client of its own that the cell uses.
+func (c *cell) identity() (err error) {
+	if c.ca, err = newAuthority(); err != nil {
+		return err
+	}
+	if c.admin, err = c.ca.issue("headroom-admin", "system:masters"); err != nil {
+		return err
+	}
+	if c.adminHTTP, err = c.ca.adminClient(c.admin); err != nil {
+		return err
+	}
+	config := &rest.Config{Host: "https://" + apiServer, QPS: -1, TLSClientConfig: rest.TLSClientConfig{CAData: c.ca.pem, CertData: c.admin.cert, KeyData: c.admin.key}}
+	if c.client, err = kubernetes.NewForConfig(config); err != nil {
+		return err
+	}
+	return c.preparePKI()
+}
+
+// up starts a process at its own version, for use with together.
+func (p *process) up(ctx context.Context) error { return p.start(ctx, "") }
+
+// together runs functions at once and returns the first error; the others are then cancelled.
+func together(fs ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	errs := make(chan error, len(fs))
+	for _, f := range fs {
+		go func() { errs <- f(ctx) }()
+	}
+	var first error
+	for range fs {
+		if err := <-errs; err != nil && first == nil {
+			first = err
+			cancel()
+		}
+	}
+	return first
+}
+
+// process makes a supervised process of the cell; component is "" for what has no version of its own.
+func (c *cell) process(id, component string, command func(versions.Version) (*exec.Cmd, error)) *process {
+	p := &process{id: id, log: c.cfg.logFile(id), command: command, events: c.events}
+	if component != "" {
+		p.version = c.cfg.Versions[component]
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.processes = append(c.processes, p)
+	return p
+}
+
+// handler is the cell's control interface.
+func (c *cell) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("POST /ready", handle(func(ctx context.Context, _ none) (readyAnswer, error) {
+		select {
+		case <-c.ready:
+		case <-ctx.Done():
+			return readyAnswer{}, ctx.Err()
+		}
+		return readyAnswer{CA: c.ca.bundle(), Cert: c.admin.cert, Key: c.admin.key}, c.readyErr
+	}))
+	mux.HandleFunc("POST /components", handle(func(ctx context.Context, _ none) ([]componentStatus, error) { return c.components(ctx) }))
+	mux.HandleFunc("POST /act", handle(func(ctx context.Context, a action) (none, error) { return none{}, c.act(ctx, a) }))
+	mux.HandleFunc("POST /endpoint", handle(func(_ context.Context, r endpointRequest) (none, error) { return none{}, c.setEndpoint(r) }))
+	mux.HandleFunc("POST /nodes/add", handle(c.addNode))
+	mux.HandleFunc("POST /nodes/remove", handle(c.removeNode))
+	mux.HandleFunc("POST /drivers/add", handle(c.addDriver))
+	mux.HandleFunc("POST /drivers/remove", handle(c.removeDriver))
+	mux.HandleFunc("POST /shutdown", func(w http.ResponseWriter, _ *http.Request) {
+		code := c.shutdown()
+		w.WriteHeader(http.StatusOK)
+		_, _ = io.WriteString(w, "{}")
+		_ = http.NewResponseController(w).Flush() // the parent may be gone
+		os.Exit(code)
+	})
+	quota := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: quotaControl})
+	mux.Handle("/quota/", http.StripPrefix("/quota", quota))
+	return mux
+}
+
+// readyAnswer holds what the runner needs to be the administrator.
+type readyAnswer struct {
+	CA   []byte `json:"ca"`
+	Cert []byte `json:"cert"`
+	Key  []byte `json:"key"`
+}
+
+// endpointRequest changes one component's way to the API server.
+type endpointRequest struct {
+	Component string       `json:"component"`
+	Mode      endpointMode `json:"mode"`
+}
+
+func (c *cell) setEndpoint(r endpointRequest) error {
+	c.mu.Lock()
+	e, ok := c.endpoints[r.Component]
+	c.mu.Unlock()
+	if !ok {
+		return fmt.Errorf("component %q has no endpoint of its own", r.Component)
+	}
+	return e.set(r.Mode)
+}
+
+// components lists the cell's own processes and those of each node agent.
+func (c *cell) components(ctx context.Context) ([]componentStatus, error) {
+	c.mu.Lock()
+	own := slices.Clone(c.processes)
+	var agents []*node
+	for _, n := range c.nodes {
+		agents = append(agents, n)
+	}
+	c.mu.Unlock()
+	var all []componentStatus
+	for _, p := range own {
+		all = append(all, p.status())
+	}
+	slices.SortFunc(agents, func(a, b *node) int { return strings.Compare(a.name, b.name) })
+	for _, n := range agents {
+		var some []componentStatus
+		if err := n.control.call(ctx, "/components", none{}, &some); err != nil {
+			return nil, fmt.Errorf("node %s: %w", n.name, err)
+		}
+		all = append(all, some...)
+	}
+	return all, nil
+}
+
+// act finds the component and carries the action out, through its node's agent where it lives there.
+func (c *cell) act(ctx context.Context, a action) error {
+	if a.Version != "" && a.Binary != "" {
+		kind, _, _ := strings.Cut(a.ID, "@")
+		c.binaries.add(kind, a.Version, a.Binary)
+	}
+	c.mu.Lock()
+	i := slices.IndexFunc(c.processes, func(p *process) bool { return p.id == a.ID })
+	var own *process
+	if i >= 0 {
+		own = c.processes[i]
+	}
+	_, at, _ := strings.Cut(a.ID, "@")
+	name, _, _ := strings.Cut(at, "/")
+	n := c.nodes[name]
+	c.mu.Unlock()
+	switch {
+	case own != nil:
+		return a.apply(ctx, own)
+	case n != nil:
+		return n.control.call(ctx, "/act", a, nil)
+	}
+	return fmt.Errorf("no component %q in this cluster", a.ID)
+}
+
+// shutdown ends nodes first, so that every gate closes its history while the backend still answers; then the backend. The control plane needs no
+// farewell. It returns the exit code.
+func (c *cell) shutdown() int {
+	c.mu.Lock()
+	own := slices.Clone(c.processes)
+	var gates []*driverController
+	for _, d := range c.drivers {
+		gates = append(gates, d)
+	}
+	c.mu.Unlock()
+	var group sync.WaitGroup
+	var errs []error
+	stop := func(prefix string) {
+		for _, p := range own {
+			if strings.HasPrefix(p.id, prefix) {
+				group.Go(func() { _ = p.stop(context.Background(), "TERM") }) // stop of a process never fails
+			}
+		}
+		group.Wait()
+	}
+	stop("node-agent@")
+	stop("csi-attacher@")
+	for _, d := range gates {
+		errs = append(errs, d.closeGate())
+	}
+	stop("driver-controller@")
+	stop("quota")
+	errs = append(errs, c.events.Close())
+	if err := errors.Join(errs...); err != nil {
+		fmt.Fprintf(os.Stderr, "headroom: cell: shutdown: %v\n", err)
+		return 1
+	}
+	return 0
+}

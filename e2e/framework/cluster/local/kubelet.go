@@ -1,0 +1,77 @@
+package local
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+)
+
+// startKubelet writes the kubelet's configuration and starts the real kubelet on this node's container runtime.
+func (a *agent) startKubelet(ctx context.Context, runtime string) error {
+	dir := nodeDir(a.cfg.Node)
+	config, err := json.MarshalIndent(a.kubeletConfiguration(dir, runtime), "", "  ")
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(dir, "kubelet.json")
+	if err := os.WriteFile(path, config, 0o600); err != nil {
+		return err
+	}
+	args := []string{
+		"--config", path, "--kubeconfig", a.cfg.Kubeconfig, "--hostname-override", a.cfg.Node, "--node-ip", cellAddress,
+		"--root-dir", kubeletDir, "--cert-dir", filepath.Join(dir, "pki"), "--v", "3",
+	}
+	labels := maps.Clone(a.cfg.Labels)
+	if a.cfg.Zone != "" {
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		labels[corev1.LabelTopologyZone] = a.cfg.Zone
+	}
+	for _, key := range slices.Sorted(maps.Keys(labels)) {
+		args = append(args, "--node-labels", key+"="+labels[key])
+	}
+	p := a.process("kubelet@"+a.cfg.Node, "kubelet", a.binaries.command("kubelet", args...))
+	p.healthy = healthz(http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/healthz", a.cfg.Port+1))
+	return p.start(ctx, "")
+}
+
+// kubeletConfiguration is what a kubelet needs to run as an ordinary process among others: no cgroups of its own, no evictions, ports and
+// directories of its own. Everything about volumes is the default.
+func (a *agent) kubeletConfiguration(dir, runtime string) map[string]any {
+	c := map[string]any{
+		"apiVersion":               "kubelet.config.k8s.io/v1beta1",
+		"kind":                     "KubeletConfiguration",
+		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": true}, "x509": map[string]any{"clientCAFile": pki("ca.crt")}},
+		"authorization":            map[string]any{"mode": "Webhook"},
+		"containerRuntimeEndpoint": "unix://" + runtime,
+		"tlsCertFile":              pki("serving-" + a.cfg.Node + ".crt"),
+		"tlsPrivateKeyFile":        pki("serving-" + a.cfg.Node + ".key"),
+		"cgroupDriver":             "cgroupfs",
+		"cgroupsPerQOS":            false,
+		"enforceNodeAllocatable":   []string{},
+		"failSwapOn":               false,
+		"failCgroupV1":             false,
+		"evictionHard": map[string]string{
+			"memory.available": "0%", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%",
+		},
+		"localStorageCapacityIsolation": false,
+		"port":                          a.cfg.Port,
+		"healthzPort":                   a.cfg.Port + 1,
+		"readOnlyPort":                  0,
+		"podLogsDir":                    filepath.Join(dir, "log", "pods"),
+		"volumePluginDir":               filepath.Join(dir, "volume-plugins"),
+		"resolvConf":                    "",
+	}
+	if a.cfg.Cell.Rootless {
+		c["featureGates"] = map[string]bool{"KubeletInUserNamespace": true}
+	}
+	return c
+}

@@ -1,0 +1,93 @@
+package report
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	"headroom/e2e/framework/history"
+	"headroom/e2e/invariants"
+)
+
+// neverTested is the reason for an empty list of verdicts where the caller gives none.
+const neverTested = "the history never put the claim to the test"
+
+// row makes one row of the report. In a damaged history nothing is held: what is missing might have said otherwise.
+func (b *builder) row(j Judged, damaged bool) InvariantResult {
+	inv := j.Invariant
+	row := InvariantResult{Name: inv.Name, Claim: inv.Claim, Source: inv.Source, Boundary: inv.Boundary}
+	known, refusal := b.versions.known(inv)
+	for _, k := range known {
+		row.Known = append(row.Known, Known(k))
+	}
+	for _, v := range j.Verdicts {
+		out := Verdict{
+			Status: Status(v.Status), Boundary: cmp.Or(v.Boundary, inv.Boundary), Subject: v.Subject, Scope: v.Scope, Detail: v.Detail,
+			Evidence: b.evidence.of(v), More: max(0, len(v.Evidence)-maxEvidence),
+		}
+		out.classify(inv, known, refusal, damaged)
+		row.Verdicts = append(row.Verdicts, out)
+	}
+	row.Status, row.Detail = aggregate(row.Verdicts)
+	if row.Status == NotJudged {
+		row.Detail = cmp.Or(j.Reason, neverTested)
+		if damaged {
+			row.Detail += ", as far as it can be read"
+		}
+	}
+	return row
+}
+
+// classify replaces statuses that cannot be taken as they come.
+func (v *Verdict) classify(inv invariants.Invariant, known []invariants.Known, refusal string, damaged bool) {
+	switch v.Status {
+	case Held:
+		if damaged {
+			v.Status = Inconclusive
+			v.Detail = joinDetail(v.Detail, "held as far as the history can be read")
+			return
+		}
+		for _, k := range known {
+			if shows(k, v.Scope) {
+				v.Status, v.Boundary = Violated, history.Harness
+				v.Detail = fmt.Sprintf("want the known defect of %s (%s) to show in %q, got none: it is fixed; narrow the invariant's version range",
+					inv.Boundary, k.Versions, k.Scenario)
+			}
+		}
+	case Violated:
+		switch {
+		case v.Boundary != inv.Boundary: // a known defect of one component excuses no other
+		case len(known) > 0:
+			v.Status = KnownUpstream
+		case refusal != "":
+			v.Detail = joinDetail(v.Detail, refusal)
+		}
+	case Inconclusive:
+	default:
+		v.Detail = joinDetail(v.Detail, fmt.Sprintf("the checker answered status %q: want Held, Violated or Inconclusive", v.Status))
+		v.Status, v.Boundary = Violated, history.Harness
+	}
+}
+
+// shows reports whether scope is the scenario that shows k. The scope of a spec has the name of its suite in front.
+func shows(k invariants.Known, scope string) bool {
+	return k.Scenario != "" && (scope == k.Scenario || strings.HasSuffix(scope, "/"+k.Scenario))
+}
+
+func joinDetail(detail, more string) string {
+	if detail == "" {
+		return more
+	}
+	return detail + "; " + more
+}
+
+// aggregate is the worst status of the verdicts and the first detail given with it.
+func aggregate(verdicts []Verdict) (Status, string) {
+	for _, s := range []Status{Violated, Inconclusive, KnownUpstream, Held} {
+		if i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Status == s }); i >= 0 {
+			return s, verdicts[i].Detail
+		}
+	}
+	return NotJudged, ""
+}

@@ -1,0 +1,26 @@
+package report
+
+import (
+	"errors"
+	"iter"
+	"strings"
+
+	"headroom/e2e/framework/history"
+	"headroom/e2e/invariants"
+)
+
+// Judge checks all invariants over a history and reports: what a run does at its end, and what judging it again does. Events is ranged over twice,
+// first for the verdicts, then for the evidence they name. A history of two runs is an *InputError; one that cannot be read to its end is
+// reported as far as it goes, and is inconclusive unless that much proves a violation.
+func Judge(h history.Header, events iter.Seq2[history.Event, error], environment []EnvironmentProblem) (Report, error) {
+	verdicts := invariants.Judge(events, h)
+	var mixed *history.MixedRunsError
+	if errors.As(verdicts.Err, &mixed) {
+		return Report{}, &InputError{Err: mixed}
+	}
+	in := Input{Header: h, Environment: environment, Events: events}
+	for _, r := range verdicts.Results {
+		in.Judged = append(in.Judged, Judged{Invariant: r.Invariant, Verdicts: r.Verdicts, Reason: strings.TrimPrefix(r.Note, "not judged: ")})
+	}
+	return Build(in), nil
+}

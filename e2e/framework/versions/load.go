@@ -1,0 +1,103 @@
+package versions
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// Load decodes and checks a table. file is for messages only. Every error names file, line and field; all that can be found are reported.
+//
+// Strict: unknown fields, duplicate keys, missing fields and a second document are errors.
+func Load(file string, data []byte) (Table, error) {
+	var t Table
+	d := decoder{file: file, lines: map[string]int{}}
+	if d.document(data, &t); len(d.errs) == 0 {
+		check(&d, t)
+	}
+	if err := errors.Join(d.errs...); err != nil {
+		return Table{}, err
+	}
+	return t, nil
+}
+
+func check(d *decoder, t Table) {
+	for _, skew := range []struct {
+		field  string
+		minors int
+	}{
+		{"skew.kubeControllerManager", t.Skew.KubeControllerManager},
+		{"skew.kubeScheduler", t.Skew.KubeScheduler},
+		{"skew.kubelet", t.Skew.Kubelet},
+		{"skew.apiServers", t.Skew.APIServers},
+	} {
+		if skew.minors < 0 || skew.minors > 5 {
+			d.fail(skew.field, "want 0 to 5 minor versions, got %d", skew.minors)
+		}
+	}
+	var attachers []Version
+	for i, a := range t.Attachers {
+		at := fmt.Sprintf("attachers[%d]", i)
+		checkOrder(d, at+".version", a.Version, attachers)
+		checkGates(d, at+".gates", a.Gates)
+		attachers = append(attachers, a.Version)
+	}
+	var known []Version
+	for i, r := range t.Kubernetes {
+		at := fmt.Sprintf("kubernetes[%d]", i)
+		checkOrder(d, at+".version", r.Version, known)
+		checkGates(d, at+".gates", r.Gates)
+		checkVersion(d, at+".etcd", r.Etcd)
+		if !slices.Contains(attachers, r.Attacher) {
+			d.fail(at+".attacher", "external-attacher %q has no row in attachers; known: %s", r.Attacher, join(attachers))
+		}
+		known = append(known, r.Version)
+	}
+	if !slices.Contains(known, t.DefaultVersion) {
+		d.fail("default", "kubernetes version %q has no row in kubernetes; known: %s", t.DefaultVersion, join(known))
+	}
+}
+
+// checkVersion requires the canonical form, so that versions can be compared as text.
+func checkVersion(d *decoder, field string, v Version) bool {
+	canonical, err := Parse(string(v))
+	switch {
+	case err != nil:
+		d.fail(field, "%v", err)
+	case canonical != v:
+		d.fail(field, "version %q: write it as %q", v, canonical)
+	default:
+		return true
+	}
+	return false
+}
+
+func checkOrder(d *decoder, field string, v Version, before []Version) {
+	if !checkVersion(d, field, v) || len(before) == 0 {
+		return
+	}
+	switch last := before[len(before)-1]; {
+	case slices.Contains(before, v):
+		d.fail(field, "version %q has two rows", v)
+	case v.Compare(last) < 0:
+		d.fail(field, "version %q comes after %q; rows are in ascending order", v, last)
+	}
+}
+
+func checkGates(d *decoder, field string, gates map[string]Gate) {
+	for _, name := range slices.Sorted(maps.Keys(gates)) {
+		g, at := gates[name], field+"."+name
+		if !slices.Contains(knownGates, name) {
+			d.fail(at, "unknown feature gate %q; known: %s", name, strings.Join(knownGates, ", "))
+			continue
+		}
+		if !slices.Contains([]Stage{Alpha, Beta, GA}, g.Stage) {
+			d.fail(at+".stage", "want alpha, beta or ga, got %q (leave out a gate that does not exist)", g.Stage)
+		}
+		if g.Locked && g.Stage != GA {
+			d.fail(at+".locked", "only a gate of stage ga can be locked, got stage %q", g.Stage)
+		}
+	}
+}

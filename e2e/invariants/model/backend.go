@@ -1,0 +1,148 @@
+package model
+
+import (
+	"slices"
+	"time"
+
+	"headroom/e2e/framework/history"
+)
+
+// Place names a volume on a node.
+type Place struct{ Node, Volume string }
+
+// Attach is one attach request to the backend, from its arrival to its answer.
+type Attach struct {
+	Place
+	Invoked time.Duration
+	// Done is when it was answered; Forever when it never was.
+	Done time.Duration
+	// Orphan says that the arrival is not in the history: Invoked is then the time of the answer.
+	Orphan bool
+	// Answer is the body of the answer, nil when there was none.
+	Answer *history.Backend
+	// Held says whether the volume was attached there already, as far as the history tells.
+	Held bool
+	Ref  history.Ref
+}
+
+// backend is the quota backend's truth over time.
+type backend struct {
+	quotas   table[string, *history.Quota] // nil: the node is not known any more
+	faults   table[string, string]         // "" as a node means all nodes
+	attached table[Place, bool]
+	attaches map[Place][]*Attach
+	open     map[string]*Attach // by Op
+	known    map[string]time.Duration
+}
+
+func newBackend() backend {
+	return backend{
+		quotas: table[string, *history.Quota]{}, faults: table[string, string]{}, attached: table[Place, bool]{},
+		attaches: map[Place][]*Attach{}, open: map[string]*Attach{}, known: map[string]time.Duration{},
+	}
+}
+
+func (b *backend) foldBackend(e history.Event, body *history.Backend) *Attach {
+	switch e.Key {
+	case "quota":
+		b.quotas.of(e.Node).set(e.At, body.Quota, e.Ref())
+	case "fault":
+		b.faults.of(e.Node).set(e.At, body.Fault, e.Ref())
+	case "get":
+		if _, ok := b.known[e.Node]; !ok && e.Phase == history.OK && body.Quota != nil && body.Fault == "" {
+			b.known[e.Node] = e.At
+		}
+	case "attach":
+		return b.foldAttach(e, body)
+	case "detach":
+		if e.Phase == history.OK && body.Decision != history.Refused && body.Fault == "" {
+			b.attached.of(Place{e.Node, body.Volume}).set(e.At, false, e.Ref())
+		}
+	}
+	return nil
+}
+
+func (b *backend) foldAttach(e history.Event, body *history.Backend) *Attach {
+	if e.Phase == history.Invoke {
+		a := &Attach{Place: Place{e.Node, body.Volume}, Invoked: e.At, Done: Forever, Ref: e.Ref()}
+		b.attaches[a.Place] = append(b.attaches[a.Place], a)
+		if e.Op != "" {
+			b.open[e.Op] = a
+		}
+		return a
+	}
+	a := b.open[e.Op]
+	delete(b.open, e.Op)
+	if a == nil {
+		a = &Attach{Place: Place{e.Node, body.Volume}, Invoked: e.At, Orphan: true}
+		b.attaches[a.Place] = append(b.attaches[a.Place], a)
+	}
+	a.Done, a.Answer, a.Ref = e.At, body, e.Ref()
+	line := b.attached.of(a.Place)
+	if p, ok := line.Back(0); ok {
+		a.Held = p.Value
+	}
+	if body.Decision == history.Accepted {
+		line.set(e.At, true, e.Ref())
+	}
+	return a
+}
+
+// Quota returns the truth about node over time; a nil value means that the backend did not know the node.
+func (b *backend) Quota(node string) *Timeline[*history.Quota] { return b.quotas[node] }
+
+// Usable returns the highest number of volumes that Kubernetes might use on node at some time from from to to, and the event that set it.
+// It is false when no quota is known to have been in force.
+func (b *backend) Usable(node string, from, to time.Duration) (int64, history.Ref, bool) {
+	best, ref, ok := int64(0), history.Ref{}, false
+	for _, p := range b.quotas[node].Over(from, to) {
+		if p.Value != nil && (!ok || p.Value.Usable() > best) {
+			best, ref, ok = p.Value.Usable(), p.Ref, true
+		}
+	}
+	return best, ref, ok
+}
+
+// KnownSince is when the backend first answered a query for the quota of a node, given by the names that the backend may know it by; false when it
+// never did.
+func (b *backend) KnownSince(names ...string) (time.Duration, bool) {
+	for _, n := range names {
+		if at, ok := b.known[n]; ok && n != "" {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// Attached returns over time whether the backend holds volume on node. Attachments older than the history are not known.
+func (b *backend) Attached(p Place) *Timeline[bool] { return b.attached[p] }
+
+// BackendNode is the name by which the backend knows a node: its name, or else its CSI node id. It is false when it knows neither.
+func (b *backend) BackendNode(node, id string) (string, bool) {
+	for _, n := range []string{node, id} {
+		if n != "" && b.quotas[n] != nil {
+			return n, true
+		}
+	}
+	return "", false
+}
+
+// AllAttaches returns the attach requests by place.
+func (b *backend) AllAttaches() map[Place][]*Attach { return b.attaches }
+
+// Attaches returns the attach requests for a place, by arrival.
+func (b *backend) Attaches(p Place) []*Attach { return b.attaches[p] }
+
+// Outage says whether node could not rely on the backend at some time from from to to: a fault mode was set for it, the backend itself was down,
+// or a fault of the run lay on the way to it.
+func (m *Model) Outage(node string, from, to time.Duration) bool {
+	for _, n := range []string{node, ""} {
+		for _, p := range m.faults[n].Over(from, to) {
+			if p.Value != "" {
+				return true
+			}
+		}
+	}
+	return m.Down("backend", from, to) || m.Down("quota-backend", from, to) ||
+		slices.ContainsFunc(m.runFaults, func(f *RunFault) bool { return f.From <= to && from <= f.To && f.on(node) && f.backend() })
+}

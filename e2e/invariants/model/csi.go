@@ -1,0 +1,234 @@
+package model
+
+import (
+	"cmp"
+	"strings"
+	"time"
+
+	"headroom/e2e/framework/history"
+)
+
+// Methods of the calls that checkers look at, as in event keys.
+const (
+	NodeGetInfo      = "NodeGetInfo"
+	Publish          = "ControllerPublishVolume"
+	Unpublish        = "ControllerUnpublishVolume"
+	GetInfo          = "GetInfo"
+	NotifyRegistered = "NotifyRegistrationStatus"
+)
+
+// Call is one CSI call as one side of the gate saw it.
+type Call struct {
+	ID
+	Method string
+	Side   history.Side
+	Volume string
+	NodeID string
+	// Invoked is when it was sent. Orphan says that this event is missing: Invoked is then the time of the completion.
+	Invoked time.Duration
+	Orphan  bool
+	// Done is when it was answered; Forever when the history has no completion.
+	Done time.Duration
+	// Answered is the phase of the completion, "" without one.
+	Answered history.Phase
+	Code     uint32
+	Message  string
+	// Max is max_volumes_per_node of an OK NodeGetInfo answer; a missing field is 0 on the wire too.
+	Max      int64
+	Injected bool
+	Scope    string
+	// Start and End are the events; without a completion End is Start.
+	Start, End history.Ref
+}
+
+// OK says that the call was answered with success.
+func (c *Call) OK() bool { return c.Answered == history.OK && c.Code == 0 }
+
+// Failed says that the call was answered with an error.
+func (c *Call) Failed() bool { return c.Answered != "" && !c.OK() }
+
+// Registration is one registration of a driver with a kubelet, as the registration socket saw it.
+type Registration struct {
+	ID
+	// From is when the kubelet asked for the driver's info; At is when it told the outcome.
+	From, At   time.Duration
+	Registered bool
+	Message    string
+	Ref        history.Ref
+	Scope      string
+}
+
+type callKey struct {
+	source string
+	side   history.Side
+	op     string
+}
+
+// calls are the CSI calls, and what they say about registration.
+type calls struct {
+	open       map[callKey]*Call
+	infos      map[ID][]*Call // NodeGetInfo, client side, by invoke
+	served     map[ID][]*Call // NodeGetInfo, driver side, by invoke
+	publishes  []*Call
+	unpublish  map[string][]*Call // driver side, by volume
+	told       map[callKey]bool   // registration outcomes that were folded
+	asked      map[ID]time.Duration
+	outcomes   []*Registration
+	registered table[ID, bool]
+	nodeOf     map[ID]string // driver and CSI node id -> node
+}
+
+func newCalls() calls {
+	return calls{
+		open: map[callKey]*Call{}, infos: map[ID][]*Call{}, served: map[ID][]*Call{}, unpublish: map[string][]*Call{}, told: map[callKey]bool{},
+		asked: map[ID]time.Duration{}, registered: table[ID, bool]{}, nodeOf: map[ID]string{},
+	}
+}
+
+// sourceNode is the node that an event of csi/<node> belongs to, "" for controllers: what they call the node is its CSI id.
+func sourceNode(e history.Event) string {
+	rest := strings.TrimPrefix(e.Source, history.PrefixCSI)
+	if strings.HasPrefix(rest, "controller/") {
+		return ""
+	}
+	return cmp.Or(e.Node, rest)
+}
+
+func (c *calls) foldCall(e history.Event, b *history.CSICall) *Call {
+	key := callKey{e.Source, b.Side, e.Op}
+	call := c.open[key]
+	switch {
+	case e.Phase == history.Invoke:
+		call = &Call{ID: ID{sourceNode(e), b.Driver}, Method: e.Key, Side: b.Side, Invoked: e.At, Done: Forever, Scope: e.Scope, Start: e.Ref()}
+		if e.Op != "" {
+			c.open[key] = call
+		}
+		defer c.index(call)
+	case call == nil || call.Method != e.Key:
+		call = &Call{ID: ID{sourceNode(e), b.Driver}, Method: e.Key, Side: b.Side, Invoked: e.At, Orphan: true, Scope: e.Scope, Start: e.Ref()}
+		defer c.index(call)
+	default:
+		delete(c.open, key)
+	}
+	if b.Volume != "" {
+		call.Volume = b.Volume
+	}
+	if b.NodeID != "" {
+		call.NodeID = b.NodeID
+	}
+	if call.Driver == "" {
+		call.Driver = b.Driver
+	}
+	call.End = e.Ref()
+	if e.Phase != history.Invoke {
+		call.Done, call.Answered, call.Code, call.Message, call.Injected = e.At, e.Phase, b.Code, b.Message, b.Injected
+		if b.MaxVolumes != nil {
+			call.Max = *b.MaxVolumes
+		}
+		if call.Method == NodeGetInfo && call.OK() && call.NodeID != "" {
+			c.nodeOf[ID{call.NodeID, call.Driver}] = call.Node
+		}
+	}
+	if call.Node == "" {
+		call.NodeID = cmp.Or(call.NodeID, e.Node)
+		call.Node = c.node(call.Driver, call.NodeID)
+	}
+	c.registration(e, b, call)
+	return call
+}
+
+// node maps a CSI node id to its node; an id that no node gave as its own is taken for the node's name.
+func (c *calls) node(driver, id string) string {
+	if n, ok := c.nodeOf[ID{id, driver}]; ok {
+		return n
+	}
+	return id
+}
+
+// index files a call once its fields are known.
+func (c *calls) index(call *Call) {
+	switch call.Method {
+	case NodeGetInfo:
+		if call.Side == history.ClientSide {
+			c.infos[call.ID] = append(c.infos[call.ID], call)
+		} else {
+			c.served[call.ID] = append(c.served[call.ID], call)
+		}
+	case Publish:
+		if call.Side == history.DriverSide {
+			c.publishes = append(c.publishes, call)
+		}
+	case Unpublish:
+		if call.Side == history.DriverSide {
+			c.unpublish[call.Volume] = append(c.unpublish[call.Volume], call)
+		}
+	}
+}
+
+// registration follows the registration socket. The outcome may be recorded at the call, at its completion, on either side: the first one counts.
+func (c *calls) registration(e history.Event, b *history.CSICall, call *Call) {
+	switch {
+	case e.Key == GetInfo && (e.Phase == history.Invoke || call.Orphan):
+		c.asked[call.ID] = e.At
+	case e.Key == NotifyRegistered && b.Registered != nil:
+		key := callKey{source: e.Source, op: e.Op}
+		if e.Op != "" && c.told[key] {
+			return
+		}
+		c.told[key] = true
+		from, ok := c.asked[call.ID]
+		if !ok {
+			from = e.At
+		}
+		delete(c.asked, call.ID)
+		c.outcomes = append(c.outcomes, &Registration{
+			ID: call.ID, From: from, At: e.At, Registered: *b.Registered, Message: b.Message, Ref: e.Ref(), Scope: e.Scope,
+		})
+		c.registered.of(call.ID).set(e.At, *b.Registered, e.Ref())
+	}
+}
+
+// unregister ends the registration of every driver of node for which gone is true.
+func (c *calls) unregister(node string, at time.Duration, ref history.Ref, gone func(driver string) bool) {
+	for id, line := range c.registered {
+		if p, _ := line.Back(0); id.Node == node && p.Value && gone(id.Driver) {
+			line.set(at, false, ref)
+		}
+	}
+}
+
+// Infos returns the NodeGetInfo calls that the kubelet made, by the time they were sent.
+func (c *calls) Infos(id ID) []*Call { return c.infos[id] }
+
+// Served returns the NodeGetInfo calls that the driver got.
+func (c *calls) Served(id ID) []*Call { return c.served[id] }
+
+// Publishes returns the ControllerPublishVolume calls that drivers got.
+func (c *calls) Publishes() []*Call { return c.publishes }
+
+// Unpublishes returns the ControllerUnpublishVolume calls that drivers got for a volume.
+func (c *calls) Unpublishes(volume string) []*Call { return c.unpublish[volume] }
+
+// ServedIDs returns every node and driver that got a NodeGetInfo call, in no order.
+func (c *calls) ServedIDs() []ID { return keys(c.served) }
+
+// Asked returns every node and driver whose kubelet made a NodeGetInfo call, in no order.
+func (c *calls) Asked() []ID { return keys(c.infos) }
+
+// Registrations returns the outcomes in order.
+func (c *calls) Registrations() []*Registration { return c.outcomes }
+
+// Registered returns over time whether the kubelet of id.Node had the driver registered, and false from when the kubelet went down or the
+// entry left the CSINode. Times between a kubelet's question and its outcome count as before.
+func (c *calls) Registered(id ID) *Timeline[bool] { return c.registered[id] }
+
+// RegisteredIDs returns every node and driver of which a registration is in the history, in no order.
+func (c *calls) RegisteredIDs() []ID { return keys(c.registered) }
+
+func keys[K comparable, V any](m map[K]V) []K {
+	out := make([]K, 0, len(m))
+	for k := range m {
+		out = append(out, k)
+	}
+	return out
+}
