@@ -116,6 +116,25 @@ func Load(nameOrPath string) (*Definition, error) {
 	return d, nil
 }
 
+// Files are the files that the definition's commands need, with absolute paths: the programs, where they are given by a path.
+func (d *Definition) Files() []string {
+	var files []string
+	for _, argv := range [][]string{d.node, d.controller} {
+		if len(argv) > 0 && strings.Contains(argv[0], "/") {
+			files = append(files, d.program(argv[0]))
+		}
+	}
+	return files
+}
+
+// program is the path of a command's first word.
+func (d *Definition) program(word string) string {
+	if d.dir != "" && strings.Contains(word, "/") && !filepath.IsAbs(word) {
+		return filepath.Join(d.dir, word)
+	}
+	return word
+}
+
 // Params are the declared figures as checks use them.
 func (d *Definition) Params() history.DriverParams {
 	return history.DriverParams{
@@ -163,11 +182,7 @@ func (d *Definition) command(argv []string, i Instance) (*exec.Cmd, error) {
 	if words[0] == builtInCommand {
 		return entry.Command(steadyProgram, words[1:]...), nil
 	}
-	program := words[0]
-	if d.dir != "" && strings.Contains(program, "/") && !filepath.IsAbs(program) {
-		program = filepath.Join(d.dir, program)
-	}
-	cmd := exec.Command(program, words[1:]...)
+	cmd := exec.Command(d.program(words[0]), words[1:]...)
 	if cmd.Err != nil {
 		return nil, fmt.Errorf("driver %q: program %q: %w", d.Name, words[0], cmd.Err)
 	}

@@ -153,8 +153,9 @@ func TestClock(t *testing.T) {
 
 func TestAuditFollowsTheWallClockOverAStep(t *testing.T) {
 	g := NewWithT(t)
-	const line = `{"kind":"Event","auditID":"%","stage":"ResponseComplete","verb":"update","objectRef":{"apiGroup":"storage.k8s.io","resource":"csinodes",` +
-		`"name":"n1"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-03-01T10:00:RECV","stageTimestamp":"2026-03-01T10:00:STAGE"}` + "\n"
+	const line = `{"kind":"Event","auditID":"%","stage":"ResponseComplete","verb":"update","objectRef":{"apiGroup":"storage.k8s.io",` +
+		`"resource":"csinodes","name":"n1"},"responseStatus":{"code":200},"requestReceivedTimestamp":"2026-03-01T10:00:RECV",` +
+		`"stageTimestamp":"2026-03-01T10:00:STAGE"}` + "\n"
 	var log strings.Builder
 	// Written in this order; the clock was set back by 2.5 s in between, during the third request.
 	for _, l := range [][3]string{{"1", "03.2Z", "03.3Z"}, {"2", "03.9Z", "04.1Z"}, {"3", "04.2Z", "02.4Z"}, {"4", "03.3Z", "03.4Z"}} {

@@ -90,7 +90,8 @@ func TestClockPairsPassOverTornLinesAndWantAtLeastOne(t *testing.T) {
 	_, err := ClockPairs(dir)
 	g.Expect(err).To(MatchError(ContainSubstring("a run needs at least one heartbeat")))
 	g.Expect(os.MkdirAll(filepath.Join(dir, "beat", "cell"), 0o755)).To(Succeed())
-	const whole = `{"at":5000,"src":"beat/cell/n1","seq":2,"ph":"observed","key":"beat","body":{"wall":"2026-03-01T10:00:00Z","maxGap":"0s","cpuSome":-1}}`
+	const whole = `{"at":5000,"src":"beat/cell/n1","seq":2,"ph":"observed","key":"beat",` +
+		`"body":{"wall":"2026-03-01T10:00:00Z","maxGap":"0s","cpuSome":-1}}`
 	file := filepath.Join(dir, "beat", "cell", "n1.jsonl")
 	g.Expect(os.WriteFile(file, []byte(whole+"\n"+whole[:70]+"\n"+whole[:30]), 0o600)).To(Succeed())
 	g.Expect(ClockPairs(dir)).To(Equal([]ClockPair{{At: 5000, Wall: wall(0)}}))

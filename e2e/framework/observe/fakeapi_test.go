@@ -34,9 +34,9 @@ type fakeAPI struct {
 	empty     bool                      // watches are closed at once
 	hold      bool                      // watches deliver nothing
 	bookmarks bool                      // short watches get a bookmark
-	requests  []request                 //
-	changed   chan struct{}             // closed and replaced at each change
-	broken    chan struct{}             // closed and replaced to end all watches
+	requests  []request
+	changed   chan struct{} // closed and replaced at each change
+	broken    chan struct{} // closed and replaced to end all watches
 }
 
 type logged struct {
@@ -65,7 +65,7 @@ func newFakeAPI(t *testing.T) *fakeAPI {
 	}
 	f.Server = httptest.NewServer(f)
 	t.Cleanup(func() {
-		f.endWatches()
+		f.cut(func() {})
 		f.CloseClientConnections()
 		f.Close()
 	})
@@ -83,11 +83,13 @@ func (f *fakeAPI) with(change func()) {
 	f.changed = make(chan struct{})
 }
 
-func (f *fakeAPI) endWatches() {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	close(f.broken)
-	f.broken = make(chan struct{})
+// cut ends all watches and changes the server before any comes back. What is put later reaches none of the watches that were open.
+func (f *fakeAPI) cut(change func()) {
+	f.with(func() {
+		change()
+		close(f.broken)
+		f.broken = make(chan struct{})
+	})
 }
 
 // obj returns an object with metadata; more is merged at the top.
@@ -155,7 +157,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	watching := q.Get("watch") != ""
 	f.mu.Lock()
 	f.requests = append(f.requests, request{time.Now(), r.URL.Path, watching, q.Get("resourceVersion")})
-	down, refuse, rev := f.down, f.refuse, f.rev
+	down, refuse, rev, broken := f.down, f.refuse, f.rev, f.broken
 	objects := slices.Collect(maps.Values(f.objects[r.URL.Path]))
 	ns, isNamespace := strings.CutPrefix(r.URL.Path, "/api/v1/namespaces/")
 	namespace, found := f.objects["/api/v1/namespaces"]["<nil>/"+ns]
@@ -173,7 +175,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusNotFound)
 		_ = json.NewEncoder(w).Encode(status(http.StatusNotFound, "NotFound"))
 	case watching:
-		f.serveWatch(w, r)
+		f.serveWatch(w, r, broken)
 	default:
 		slices.SortFunc(objects, func(a, b raw) int { return cmp.Compare(fmt.Sprint(a), fmt.Sprint(b)) })
 		list := typed(r.URL.Path, raw{"metadata": raw{"resourceVersion": strconv.FormatInt(rev, 10)}, "items": objects})
@@ -182,7 +184,7 @@ func (f *fakeAPI) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func (f *fakeAPI) serveWatch(w http.ResponseWriter, r *http.Request) {
+func (f *fakeAPI) serveWatch(w http.ResponseWriter, r *http.Request, broken <-chan struct{}) {
 	path := r.URL.Path
 	from, _ := strconv.ParseInt(r.URL.Query().Get("resourceVersion"), 10, 64)
 	seconds, _ := strconv.Atoi(r.URL.Query().Get("timeoutSeconds"))
@@ -194,7 +196,6 @@ func (f *fakeAPI) serveWatch(w http.ResponseWriter, r *http.Request) {
 	}
 	f.mu.Lock()
 	expired, in200, empty := from < f.compacted, f.in200, f.empty
-	broken := f.broken
 	f.mu.Unlock()
 	if expired && !in200 {
 		w.WriteHeader(http.StatusGone)
@@ -211,10 +212,11 @@ func (f *fakeAPI) serveWatch(w http.ResponseWriter, r *http.Request) {
 	for !empty {
 		f.mu.Lock()
 		changed, hold, rev := f.changed, f.hold, f.rev
-		mark := f.bookmarks && path != eventsPath && seconds <= 3 && !marked && !hold
+		mark := f.bookmarks && path != eventsPath && seconds <= 3 && !marked && !hold && f.broken == broken
 		var news []logged
+		alive := f.broken == broken
 		for _, l := range f.log[path] {
-			if l.rev > from && !hold {
+			if l.rev > from && !hold && alive {
 				news = append(news, l)
 			}
 		}

@@ -2,6 +2,7 @@ package observe
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -12,6 +13,8 @@ import (
 
 	"headroom/e2e/framework/history"
 )
+
+var errClosedAtOnce = errors.New("the server closed the watch at once")
 
 // follow runs one watch after revision from until it ends, for whatever reason, and reports whether it worked at all. The next watch goes on where
 // this one stopped, so an end loses nothing, unless the server says that the revision has expired.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -30,6 +32,11 @@ func probing(t *testing.T, timeout time.Duration, ticks <-chan time.Time, answer
 		cancel()
 		NewWithT(t).Eventually(done, patience).Should(Receive(BeNil()))
 	}
+}
+
+func fileExists(dir, source string) error {
+	_, err := os.Stat(filepath.Join(dir, source+".jsonl"))
+	return err
 }
 
 func TestProbe(t *testing.T) {

@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"os"
-	"path/filepath"
 	"testing"
 
 	. "github.com/onsi/gomega"
@@ -18,11 +16,6 @@ import (
 	"k8s.io/client-go/kubernetes/fake"
 )
 
-func fileExists(dir, source string) error {
-	_, err := os.Stat(filepath.Join(dir, source+".jsonl"))
-	return err
-}
-
 func TestBodies(t *testing.T) {
 	const meta = `"metadata":{"name":"x","namespace":"ns","uid":"u","creationTimestamp":"2026-01-02T03:04:05Z"}`
 	const head = `"type":"MODIFIED","uid":"u","created":"2026-01-02T03:04:05Z"`
@@ -31,13 +24,16 @@ func TestBodies(t *testing.T) {
 		into                   metav1.Object
 		node, want             string
 	}{
-		{"csinode", "csinodes", `"spec":{"drivers":[{"name":"d","nodeID":"i","topologyKeys":["z"],"allocatable":{"count":0}},{"name":"e","nodeID":"i","topologyKeys":null}]}`,
+		{"csinode", "csinodes", `"spec":{"drivers":[{"name":"d","nodeID":"i","topologyKeys":["z"],"allocatable":{"count":0}},
+			{"name":"e","nodeID":"i","topologyKeys":null}]}`,
 			&storagev1.CSINode{}, "x", `"drivers":[{"name":"d","nodeID":"i","count":0,"topologyKeys":["z"]},{"name":"e","nodeID":"i"}]`},
 		{"csidriver", "csidrivers", `"spec":{"nodeAllocatableUpdatePeriodSeconds":60}`, &storagev1.CSIDriver{}, "", `"periodSeconds":60`},
-		{"node", "nodes", `"status":{"nodeInfo":{"kubeletVersion":"v1.36.3"},"conditions":[{"type":"Ready","status":"True"},{"type":"DiskPressure","status":"False"}]}`,
+		{"node", "nodes", `"status":{"nodeInfo":{"kubeletVersion":"v1.36.3"},"conditions":[
+			{"type":"Ready","status":"True"},{"type":"DiskPressure","status":"False"}]}`,
 			&corev1.Node{}, "x", `"ready":true,"kubelet":"v1.36.3"`},
 		{"node of unknown state", "nodes", `"status":{"conditions":[{"type":"Ready","status":"Unknown"}]}`, &corev1.Node{}, "x", `"ready":false`},
-		{"pod", "pods", `"spec":{"nodeName":"n1","schedulerName":"s","volumes":[{"name":"a","persistentVolumeClaim":{"claimName":"c"}},{"name":"b","ephemeral":{}},
+		{"pod", "pods", `"spec":{"nodeName":"n1","schedulerName":"s","volumes":[
+			{"name":"a","persistentVolumeClaim":{"claimName":"c"}},{"name":"b","ephemeral":{}},
 			{"name":"t","emptyDir":{}}]},"status":{"phase":"Failed","reason":"VolumeAttachmentLimitExceeded","message":"m"}`, &corev1.Pod{}, "n1",
 			`"nodeName":"n1","phase":"Failed","reason":"VolumeAttachmentLimitExceeded","message":"m","claims":["c","x-b"],"scheduler":"s"`},
 		{"waiting pod", "pods", `"status":{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","message":"no room"}]}`, &corev1.Pod{}, "",

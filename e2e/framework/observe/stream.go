@@ -3,7 +3,6 @@ package observe
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -238,5 +237,3 @@ func revision(version string) int64 {
 func expired(err error) bool {
 	return apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }
-
-var errClosedAtOnce = errors.New("the server closed the watch at once")

@@ -19,7 +19,8 @@ import (
 const patience = 30 * time.Second
 
 var testTiming = timing{
-	minWait: 5 * time.Millisecond, maxWait: 20 * time.Millisecond, answer: patience, stable: 200 * time.Millisecond, long: time.Minute, short: time.Second,
+	minWait: 5 * time.Millisecond, maxWait: 20 * time.Millisecond, answer: patience, stable: 200 * time.Millisecond,
+	long: time.Minute, short: time.Second,
 }
 
 func startWatch(t *testing.T, f *fakeAPI) (*Watches, string) {
@@ -115,8 +116,7 @@ func TestReconnectLosesNothing(t *testing.T) {
 	f.put(csinodesPath, csinode("n1", "a", 8))
 	_, dir := startWatch(t, f)
 	for i := range 3 {
-		f.with(func() { f.down, f.refuse = i == 0, 503 })
-		f.endWatches()
+		f.cut(func() { f.down, f.refuse = i == 0, 503 })
 		f.put(csinodesPath, csinode("n1", "a", 5))
 		f.put(csinodesPath, csinode("n1", "a", 6))
 		tries := len(f.seen(isCSINodeWatch))
@@ -142,8 +142,7 @@ func TestExpiredIsAGapAndADifference(t *testing.T) {
 			f.put(csinodesPath, csinode("gone", "g", 1))    // 103
 			f.put(csinodesPath, csinode("again", "x", 1))   // 104
 			_, dir := startWatch(t, f)
-			f.with(func() { f.refuse = 500 })
-			f.endWatches()
+			f.cut(func() { f.refuse = 500 })
 			f.put(csinodesPath, csinode("changed", "c", 2))   // 105
 			f.put(csinodesPath, csinode("changed", "c", 3))   // 106
 			f.remove(csinodesPath, csinode("gone", "g", 1))   // 107
@@ -175,8 +174,7 @@ func TestBookmarksMoveTheContinuation(t *testing.T) {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	g.Expect(w.Sync(ctx, 101)).To(Succeed())
-	f.with(func() { f.compacted = f.rev })
-	f.endWatches()
+	f.cut(func() { f.compacted = f.rev })
 	f.put(csinodesPath, csinode("n1", "a", 1))
 	g.Eventually(func() []string { return brief(t, dir, "api/csinodes") }, patience).Should(Equal([]string{"ADDED n1@102"}), "and no gap")
 	g.Expect(brief(t, dir, "api/pods")).To(Equal([]string{"ADDED default/p@101"}))
@@ -187,8 +185,7 @@ func TestAServerThatClosesAtOnceIsNotHammered(t *testing.T) {
 	f := newFakeAPI(t)
 	w, dir := startWatch(t, f)
 	g.Eventually(func() int { return len(f.seen(isCSINodeWatch)) }, patience).Should(Equal(1))
-	f.with(func() { f.empty = true })
-	f.endWatches()
+	f.cut(func() { f.empty = true })
 	const tries = 10
 	g.Eventually(func() int { return len(f.seen(isCSINodeWatch)) }, patience).Should(BeNumerically(">", 1+tries))
 	all := f.seen(isCSINodeWatch)
@@ -221,8 +218,7 @@ func TestANewBreakAtTheEndIsAGap(t *testing.T) {
 	g := NewWithT(t)
 	f := newFakeAPI(t)
 	w, dir := startWatch(t, f)
-	f.with(func() { f.down = true })
-	f.endWatches()
+	f.cut(func() { f.down = true })
 	// The client tries again for 10 s before it calls that an error; the stream does not wait for it.
 	g.Eventually(func() error {
 		s := w.streams[0]

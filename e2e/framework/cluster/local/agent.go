@@ -19,6 +19,7 @@ import (
 
 	"headroom/drivers"
 	"headroom/drivers/gate"
+	"headroom/drivers/gate/registrar"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/local/cri"
 	"headroom/e2e/framework/history"
@@ -33,9 +34,11 @@ type agent struct {
 	events   *history.Writer // what happens to this node's components
 	calls    *history.Writer // CSI calls of this node
 
-	processes  []*process
-	gates      []*gate.Gate
-	registrars []*gate.Registrar
+	processes []*process
+	gates     []*gate.Gate
+
+	mu         sync.Mutex
+	registrars []*registrar.Registrar
 
 	ready    chan struct{}
 	readyErr error
@@ -94,10 +97,7 @@ func (a *agent) boot() error {
 	if err != nil {
 		return err
 	}
-	go func() {
-		err := runtime.ServeListener(context.Background(), listener)
-		fmt.Fprintf(os.Stderr, "headroom: node: container runtime: %v\n", err)
-	}()
+	go func() { report("container runtime", runtime.ServeListener(context.Background(), listener)) }()
 	starts := []func(context.Context) error{func(ctx context.Context) error { return a.startKubelet(ctx, socket) }}
 	for _, d := range a.cfg.Drivers {
 		start, err := a.prepareDriver(d)
@@ -106,18 +106,15 @@ func (a *agent) boot() error {
 		}
 		starts = append(starts, start)
 	}
-	if err := together(starts...); err != nil {
-		return err
-	}
-	return a.awaitRegistered()
+	return together(starts...)
 }
 
 // prepareDriver opens a driver's gate and registration socket and returns the function that starts the driver behind them.
 func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error) {
 	cell := a.cfg.Cell
-	def, ok := cell.Drivers[d.Definition]
-	if !ok {
-		return nil, fmt.Errorf("driver %q: its definition %q is not part of this run", d.Name, d.Definition)
+	def, err := cell.driver(d.Definition)
+	if err != nil {
+		return nil, fmt.Errorf("driver %q: %w", d.Name, err)
 	}
 	backend := driverSocket(a.cfg.Node, d.Name)
 	front := filepath.Join(kubeletDir, "plugins", d.Name, "csi.sock")
@@ -128,11 +125,11 @@ func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error)
 			return nil, err
 		}
 	}
-	g, err := gate.New(gate.Options{Listen: front, Driver: backend, DriverName: d.Name, Node: a.cfg.Node, History: a.calls})
+	g, err := gate.New(gate.Options{Listen: front, Driver: "unix://" + backend, DriverName: d.Name, Node: a.cfg.Node, History: a.calls})
 	if err != nil {
 		return nil, err
 	}
-	go g.Serve()
+	go func() { report("gate of driver "+d.Name, g.Serve(context.Background())) }()
 	a.gates = append(a.gates, g)
 	p := a.process("driver@"+a.cfg.Node+"/"+d.Name, "", func(versions.Version) (*exec.Cmd, error) {
 		return def.NodeCommand(drivers.Instance{
@@ -146,33 +143,40 @@ func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error)
 			return &cluster.DriverError{Driver: d.Name, Node: a.cfg.Node, Err: err}
 		}
 		// As a registrar sidecar does: register once the driver answers.
-		r, err := gate.NewRegistrar(gate.RegistrarOptions{
-			Listen: filepath.Join(registry, d.Name+"-reg.sock"), Endpoint: front, DriverName: d.Name, Node: a.cfg.Node, History: a.calls,
+		r, err := registrar.New(registrar.Options{
+			Socket: filepath.Join(registry, d.Name+"-reg.sock"), Endpoint: front, DriverName: d.Name, Node: a.cfg.Node, History: a.calls,
 		})
 		if err != nil {
 			return err
 		}
-		go r.Serve()
+		go func() { report("registrar of driver "+d.Name, r.Serve(context.Background())) }()
+		a.mu.Lock()
 		a.registrars = append(a.registrars, r)
-		return nil
+		a.mu.Unlock()
+		return a.awaitRegistered(ctx, r, d.Name, p)
 	}, nil
 }
 
-// awaitRegistered waits until the kubelet has told each registrar that its driver is registered.
-func (a *agent) awaitRegistered() error {
-	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
+// awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended.
+func (a *agent) awaitRegistered(ctx context.Context, r *registrar.Registrar, name string, driver *process) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
-	for i, r := range a.registrars {
-		d := a.cfg.Drivers[i]
-		select {
-		case <-r.Registered():
-		case <-ctx.Done():
-			p := process{log: a.cfg.Cell.logFile("driver@" + a.cfg.Node + "/" + d.Name)}
-			return &cluster.DriverError{Driver: d.Name, Node: a.cfg.Node, Err: fmt.Errorf(
-				"it did not register with the kubelet within %s (the kubelet's last word: %v)%s", startTimeout, r.Err(), p.tail())}
-		}
+	defer driver.whenEnded(cancel)()
+	err := r.Wait(ctx)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if s := driver.status(); s.PID == 0 {
+		err = errors.New("it ended by itself before it was registered")
+	}
+	return &cluster.DriverError{Driver: name, Node: a.cfg.Node, Err: fmt.Errorf("%w%s", err, driver.tail())}
+}
+
+// report tells the agent's log of a server that ended with an error.
+func report(what string, err error) {
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "headroom: node: %s: %v\n", what, err)
+	}
 }
 
 func (a *agent) process(id, component string, command func(versions.Version) (*exec.Cmd, error)) *process {
@@ -224,6 +228,8 @@ func (a *agent) shutdown() int {
 	}
 	group.Wait()
 	var errs []error
+	a.mu.Lock()
+	defer a.mu.Unlock()
 	for _, r := range a.registrars {
 		errs = append(errs, r.Close())
 	}

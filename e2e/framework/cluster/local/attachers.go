@@ -22,9 +22,9 @@ func attacherID(driver string) string { return "csi-attacher@" + driver }
 
 // addDriver starts a driver's controller, the gate in front of it, and an external-attacher that connects to the gate.
 func (c *cell) addDriver(ctx context.Context, spec cluster.DriverSpec) (_ none, err error) {
-	def, ok := c.cfg.Drivers[spec.Definition]
-	if !ok {
-		return none{}, fmt.Errorf("add driver %q: its definition %q is not part of this run", spec.Name, spec.Definition)
+	def, err := c.cfg.driver(spec.Definition)
+	if err != nil {
+		return none{}, fmt.Errorf("add driver %q: %w", spec.Name, err)
 	}
 	d := &driverController{definition: spec.Definition}
 	c.mu.Lock()
@@ -51,18 +51,19 @@ func (c *cell) addDriver(ctx context.Context, spec cluster.DriverSpec) (_ none, 
 	}
 	options := gate.Options{Listen: filepath.Join(dir, "csi.sock"), DriverName: spec.Name, History: d.events}
 	if def.HasController() {
-		options.Driver = filepath.Join(dir, "driver.sock")
-		if err := c.startController(ctx, d, def, spec.Name, options.Driver); err != nil {
+		socket := filepath.Join(dir, "driver.sock")
+		options.Driver = "unix://" + socket
+		if err := c.startController(ctx, d, def, spec.Name, socket); err != nil {
 			return none{}, &cluster.DriverError{Driver: spec.Name, Err: err}
 		}
 	} else {
 		// Each node's driver serves its own attachments, so the call goes where its node is.
-		options.Route = func(nodeID string) string { return driverSocket(nodeID, spec.Name) }
+		options.Route = func(nodeID string) string { return "unix://" + driverSocket(nodeID, spec.Name) }
 	}
 	if d.gate, err = gate.New(options); err != nil {
 		return none{}, err
 	}
-	go d.gate.Serve()
+	go func() { report("gate of driver "+spec.Name, d.gate.Serve(context.Background())) }()
 	return none{}, c.startAttacher(ctx, d, spec.Name, options.Listen)
 }
 

@@ -41,8 +41,8 @@ type cellConfig struct {
 	Binaries Binaries `json:"binaries"`
 	// Versions maps a component kind to the version that it starts with.
 	Versions map[string]versions.Version `json:"versions"`
-	// Drivers are the definitions that DriverSpec.Definition may name.
-	Drivers map[string]*drivers.Definition `json:"drivers"`
+	// Drivers maps what DriverSpec.Definition may name to what drivers.Load takes.
+	Drivers map[string]string `json:"drivers"`
 	// Preserve are directories that must stay visible when /var/lib is covered by the cell's own.
 	Preserve []string `json:"preserve"`
 	Seed     int64    `json:"seed"`
@@ -82,6 +82,15 @@ func (t *executables) command(component string, args ...string) func(versions.Ve
 
 func (c *cellConfig) logFile(id string) string {
 	return filepath.Join(c.RunDir, "logs", filepath.FromSlash(id)+".log")
+}
+
+// driver loads one of the run's driver definitions.
+func (c *cellConfig) driver(name string) (*drivers.Definition, error) {
+	reference, ok := c.Drivers[name]
+	if !ok {
+		return nil, fmt.Errorf("driver definition %q is not part of this run", name)
+	}
+	return drivers.Load(reference)
 }
 
 func (c *cellConfig) eventsDir() string { return filepath.Join(c.RunDir, "events") }

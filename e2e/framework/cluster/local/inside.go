@@ -196,7 +196,10 @@ func (c *cell) handler() http.Handler {
 		case <-ctx.Done():
 			return readyAnswer{}, ctx.Err()
 		}
-		return readyAnswer{CA: c.ca.bundle(), Cert: c.admin.cert, Key: c.admin.key}, c.readyErr
+		if c.readyErr != nil {
+			return readyAnswer{}, c.readyErr
+		}
+		return readyAnswer{CA: c.ca.pem, Cert: c.admin.cert, Key: c.admin.key}, nil
 	}))
 	mux.HandleFunc("POST /components", handle(func(ctx context.Context, _ none) ([]componentStatus, error) { return c.components(ctx) }))
 	mux.HandleFunc("POST /act", handle(func(ctx context.Context, a action) (none, error) { return none{}, c.act(ctx, a) }))
@@ -212,8 +215,8 @@ func (c *cell) handler() http.Handler {
 		_ = http.NewResponseController(w).Flush() // the parent may be gone
 		os.Exit(code)
 	})
-	quota := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: quotaControl})
-	mux.Handle("/quota/", http.StripPrefix("/quota", quota))
+	// The backend's control interface shares the socket, so that the host needs no second way in.
+	mux.Handle("/control/", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: quotaControl}))
 	return mux
 }
 

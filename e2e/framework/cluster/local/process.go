@@ -48,7 +48,6 @@ type execution struct {
 	cmd      *exec.Cmd
 	done     chan struct{} // closed when it has ended
 	exit     error         // why, once done is closed
-	expected bool          // it was asked to end; guarded by process.mu until done
 	stopping chan struct{} // closed when it is asked to end
 }
 
@@ -107,6 +106,7 @@ func (p *process) launch() error {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
 	cmd.SysProcAttr.Setsid = true
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL // a node whose agent is gone is gone
 	if err := children.start(cmd); err != nil {
 		return err
 	}
@@ -216,6 +216,24 @@ func (p *process) signal(s syscall.Signal, state string) error {
 	}
 	p.event(state, "")
 	return nil
+}
+
+// whenEnded calls f when the present execution ends by itself; the function it returns takes that back.
+func (p *process) whenEnded(f func()) (cancel func()) {
+	p.mu.Lock()
+	run := p.run
+	p.mu.Unlock()
+	over := make(chan struct{})
+	if run != nil {
+		go func() {
+			select {
+			case <-run.done:
+				f()
+			case <-over:
+			}
+		}()
+	}
+	return func() { close(over) }
 }
 
 // status is what the control interface tells of a process.

@@ -41,8 +41,8 @@ type Options struct {
 	Versions map[string]versions.Version
 	// Fetch gets the executable of another version, for Component.Start; nil means that no other version can be had.
 	Fetch func(ctx context.Context, component string, v versions.Version) (string, error)
-	// Drivers are the definitions that DriverSpec.Definition may name.
-	Drivers []*drivers.Definition
+	// Drivers maps what DriverSpec.Definition may name to what drivers.Load takes; a path must be absolute.
+	Drivers map[string]string
 	// Seed is handed to drivers, with the node's number added.
 	Seed int64
 	// Port is the host port of the API server; 0 means any.
@@ -150,7 +150,7 @@ func (c *Cluster) Port() int { return c.port }
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.rest) }
 
 // Backend reaches the quota backend's control interface through the cell.
-func (c *Cluster) Backend() (string, *http.Client) { return "http://cell/quota", c.control.http }
+func (c *Cluster) Backend() (string, *http.Client) { return "http://cell", c.control.http }
 
 // AddNode starts a node agent with a kubelet and drivers.
 func (c *Cluster) AddNode(ctx context.Context, s cluster.NodeSpec) error {
@@ -219,6 +219,19 @@ func (c *Cluster) Done() <-chan struct{} {
 	return c.life.done
 }
 
+// AwaitEnd returns when the cell is gone, for a process that attached to it.
+func (c *Cluster) AwaitEnd() {
+	for {
+		conn, err := dialUnix(context.Background(), controlSocket(c.options.RunDir))
+		if err != nil {
+			return
+		}
+		// The cell answers nothing to a connection without a request, so that the read returns when the cell is gone.
+		_, _ = conn.Read(make([]byte, 1))
+		_ = conn.Close()
+	}
+}
+
 // component is one process inside a cell.
 type component struct {
 	cluster *Cluster
@@ -270,20 +283,24 @@ func (p *component) Start(ctx context.Context, v versions.Version) error {
 }
 
 // preserved are the directories that a cell must go on seeing, in a stable order.
-func preserved(o Options) []string {
+func preserved(o Options) ([]string, error) {
 	dirs := map[string]bool{o.RunDir: true}
 	for _, byVersion := range o.Binaries {
 		for _, path := range byVersion {
 			dirs[filepath.Dir(path)] = true
 		}
 	}
-	for _, d := range o.Drivers {
-		for _, path := range d.Executables() {
+	for _, reference := range o.Drivers {
+		def, err := drivers.Load(reference)
+		if err != nil {
+			return nil, err
+		}
+		for _, path := range def.Files() {
 			dirs[filepath.Dir(path)] = true
 		}
 	}
 	return slices.DeleteFunc(slices.Sorted(maps.Keys(dirs)), func(dir string) bool {
 		_, err := os.Stat(dir)
 		return err != nil // a missing driver executable shows when it is started, with its name
-	})
+	}), nil
 }

@@ -14,7 +14,6 @@ import (
 	"syscall"
 	"time"
 
-	"headroom/drivers"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/entry"
 )
@@ -72,7 +71,11 @@ func (p *Provider) spawn() (_ *Cluster, err error) {
 	}
 	defer log.Close()
 
-	config, err := json.Marshal(p.cellConfig())
+	cfg, err := p.cellConfig()
+	if err != nil {
+		return nil, err
+	}
+	config, err := json.Marshal(cfg)
 	if err != nil {
 		return nil, err
 	}
@@ -92,15 +95,12 @@ func (p *Provider) spawn() (_ *Cluster, err error) {
 	return &Cluster{options: p.options, port: port, life: l}, nil
 }
 
-func (p *Provider) cellConfig() cellConfig {
-	c := cellConfig{
+func (p *Provider) cellConfig() (cellConfig, error) {
+	preserve, err := preserved(p.options)
+	return cellConfig{
 		Run: p.options.Run, RunDir: p.options.RunDir, Rootless: os.Geteuid() != 0, Binaries: p.options.Binaries, Versions: p.options.Versions,
-		Drivers: map[string]*drivers.Definition{}, Preserve: preserved(p.options), Seed: p.options.Seed,
-	}
-	for _, d := range p.options.Drivers {
-		c.Drivers[d.Name] = d
-	}
-	return c
+		Drivers: p.options.Drivers, Preserve: preserve, Seed: p.options.Seed,
+	}, err
 }
 
 // namespaces are those of a cell. An ordinary user needs a user namespace in which it is root.

@@ -1,0 +1,166 @@
+package run
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/workload"
+	"headroom/fixtures/quota"
+)
+
+// Shortest is the shortest period that the API accepts (CSIDriver.spec.nodeAllocatableUpdatePeriodSeconds).
+const Shortest = 10 * time.Second
+
+// Never is a period after which no spec still runs: with it nothing refreshes a count but a registration and a failed attach.
+const Never = time.Hour
+
+// Node is a node of a bench, as the backend knows it.
+type Node struct {
+	// Limit is how many volumes the backend lets be attached; Foreign of them are taken outside Kubernetes.
+	Limit, Foreign int64
+	Zone           string
+}
+
+// Setup is what a spec needs of the cluster.
+type Setup struct {
+	// Nodes are made for this spec alone.
+	Nodes []Node
+	// Period is how often the kubelet asks; 0 means that the CSIDriver has none.
+	Period time.Duration
+}
+
+// Bench is a spec's own part of the run: a driver under a name of its own, nodes that run it, and a namespace. Nothing is shared with other specs but
+// the control plane and the backend.
+type Bench struct {
+	*Session
+	*workload.Set
+	// Scope is the bench's id; every event of the spec carries it.
+	Scope string
+	// Driver is the CSI driver's name.
+	Driver string
+	// Nodes are the names of the nodes.
+	Nodes []string
+	// Setup is what was asked for.
+	Setup Setup
+}
+
+// NewBench makes the bench. On error nothing of it is left.
+func (s *Session) NewBench(ctx context.Context, setup Setup) (_ *Bench, err error) {
+	s.mu.Lock()
+	s.count++
+	scope := fmt.Sprintf("%s-%d", s.process, s.count)
+	s.mu.Unlock()
+	b := &Bench{Session: s, Scope: scope, Driver: scope + "." + s.Definition + ".headroom.test", Setup: setup}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, b.Remove(context.WithoutCancel(ctx)))
+		}
+	}()
+	for i := range setup.Nodes {
+		b.Nodes = append(b.Nodes, fmt.Sprintf("%s-n%d", scope, i+1))
+	}
+	if err := b.makeDriver(ctx); err != nil {
+		return nil, err
+	}
+	if err := b.makeNodes(ctx); err != nil {
+		return nil, err
+	}
+	b.Set, err = workload.New(ctx, s.Client, backend{s.Quota}, s.work, scope, b.Driver)
+	return b, cluster.Environment("make the namespace", err)
+}
+
+func (b *Bench) makeDriver(ctx context.Context) error {
+	attach, info := true, false
+	driver := &storagev1.CSIDriver{
+		ObjectMeta: metav1.ObjectMeta{Name: b.Driver, Labels: map[string]string{workload.ScopeLabel: b.Scope}},
+		Spec:       storagev1.CSIDriverSpec{AttachRequired: &attach, PodInfoOnMount: &info},
+	}
+	if b.Setup.Period > 0 {
+		seconds := int64(b.Setup.Period / time.Second)
+		driver.Spec.NodeAllocatableUpdatePeriodSeconds = &seconds
+	}
+	if _, err := b.Client.StorageV1().CSIDrivers().Create(ctx, driver, metav1.CreateOptions{}); err != nil {
+		return cluster.Environment("create the CSIDriver", err)
+	}
+	return b.Cluster.AddDriver(ctx, cluster.DriverSpec{Name: b.Driver, Definition: b.Definition})
+}
+
+// makeNodes starts all nodes at once.
+func (b *Bench) makeNodes(ctx context.Context) error {
+	errs := make([]error, len(b.Nodes))
+	var all sync.WaitGroup
+	for i, n := range b.Setup.Nodes {
+		all.Go(func() {
+			to := quota.NodeConfig{Limit: n.Limit, Foreign: n.Foreign, Zone: n.Zone}
+			if err := b.Quota.AddNode(ctx, b.Nodes[i], to); err != nil {
+				errs[i] = cluster.Environment("add a node to the backend", err)
+				return
+			}
+			errs[i] = b.Cluster.AddNode(ctx, cluster.NodeSpec{
+				Name: b.Nodes[i], Zone: n.Zone, Drivers: []string{b.Driver}, Labels: map[string]string{workload.ScopeLabel: b.Scope},
+			})
+		})
+	}
+	all.Wait()
+	return errors.Join(errs...)
+}
+
+// Remove takes the bench away: pods and volumes first, as a user would, then nodes, driver and quotas. It goes on after an error.
+func (b *Bench) Remove(ctx context.Context) error {
+	errs := []error{b.Quota.Heal(ctx, b.Nodes...)}
+	if b.Set != nil {
+		errs = append(errs, b.Set.Remove(ctx))
+	}
+	gone := make([]error, len(b.Nodes))
+	var all sync.WaitGroup
+	for i, name := range b.Nodes {
+		all.Go(func() {
+			gone[i] = errors.Join(b.Cluster.RemoveNode(ctx, name), ignoreMissing(b.Quota.ForceRemoveNode(ctx, name)))
+		})
+	}
+	all.Wait()
+	errs = append(errs, gone...)
+	errs = append(errs, b.Cluster.RemoveDriver(ctx, b.Driver))
+	if err := b.Client.StorageV1().CSIDrivers().Delete(ctx, b.Driver, metav1.DeleteOptions{}); !apierrors.IsNotFound(err) {
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// ignoreMissing drops the backend's answer that there was nothing to remove.
+func ignoreMissing(err error) error {
+	var c *quota.ControlError
+	if errors.As(err, &c) && c.Status == http.StatusNotFound {
+		return nil
+	}
+	return err
+}
+
+// On selects the bench's i-th node, counted from 0; without an argument, all of them.
+func (b *Bench) On(i ...int) map[string]string {
+	selector := map[string]string{workload.ScopeLabel: b.Scope}
+	if len(i) > 0 {
+		selector["kubernetes.io/hostname"] = b.Nodes[i[0]]
+	}
+	return selector
+}
+
+// backend lends the quota backend to workloads.
+type backend struct{ control *quota.Control }
+
+func (b backend) AddVolume(ctx context.Context, handle, zone, secret string) error {
+	return cluster.Environment("add a volume to the backend", b.control.AddVolume(ctx, handle, quota.VolumeConfig{Zone: zone, Secret: secret}))
+}
+
+func (b backend) RemoveVolume(ctx context.Context, handle string) error {
+	return cluster.Environment("remove a volume from the backend", ignoreMissing(b.control.ForceRemoveVolume(ctx, handle)))
+}

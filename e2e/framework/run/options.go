@@ -1,0 +1,151 @@
+// Package run is the engine: it makes a run's cluster, watches it, lends parts of it to specs, and judges the history at the end.
+//
+// Contract: a Session is one run in one run directory. Start makes it and Finish ends it, whatever happened between; other processes of the same
+// run Join it. Phases follow each other: create, steady, faults, heal, quiesce, collect, check. Whatever fails on the harness's side is a
+// *cluster.EnvironmentError, never a verdict on the product.
+//
+// It does not say what is required: requirements and invariants do.
+package run
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	mathrand "math/rand/v2"
+	"os"
+	"path/filepath"
+	"time"
+
+	"headroom/drivers"
+	"headroom/e2e/framework/binaries"
+	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/report"
+	"headroom/e2e/framework/versions"
+)
+
+// DefaultSlack is what is added to every bound.
+const DefaultSlack = 2 * time.Second
+
+// Options say what to run.
+type Options struct {
+	// RunDir is where the run is recorded; it must be empty or not exist. "" means a new directory below runs/.
+	RunDir string
+	// Driver is the driver under test: a built-in's or persona's name, or a path.
+	Driver string
+	// Kubernetes is the version of every component; zero means the newest that is supported by default.
+	Kubernetes versions.Version
+	// Cache is the root of the binaries' cache; "" means the user's.
+	Cache string
+	// Seed drives all random choices; 0 means a new one.
+	Seed int64
+	// Port is the API server's port on the host; 0 means any.
+	Port int
+	// Out receives progress.
+	Out io.Writer
+}
+
+// InputError is a mistake in what the user gave.
+type InputError struct {
+	Err    error
+	Remedy string
+}
+
+func (e *InputError) Error() string {
+	if e.Remedy == "" {
+		return e.Err.Error()
+	}
+	return e.Err.Error() + "\n  remedy: " + e.Remedy
+}
+
+func (e *InputError) Unwrap() error { return e.Err }
+
+// plan is Options, checked and filled in.
+type plan struct {
+	Options
+	run        string
+	definition *drivers.Definition
+	reference  string // what drivers.Load takes, with an absolute path
+	header     history.Header
+}
+
+// prepare checks everything that can be checked before anything starts, and makes the run directory last.
+func prepare(o Options) (*plan, error) {
+	if o.Out == nil {
+		o.Out = io.Discard
+	}
+	if o.Driver == "" {
+		o.Driver = "steady"
+	}
+	p := &plan{Options: o, reference: o.Driver}
+	var err error
+	if p.definition, err = drivers.Load(o.Driver); err != nil {
+		return nil, &InputError{Err: err}
+	}
+	if _, err := os.Stat(o.Driver); err == nil && p.definition.Name != o.Driver {
+		if p.reference, err = filepath.Abs(o.Driver); err != nil {
+			return nil, &InputError{Err: err}
+		}
+	}
+	if o.Kubernetes == "" {
+		p.Kubernetes = versions.Default().Version
+	}
+	if _, err := versions.Lookup(p.Kubernetes); err != nil {
+		return nil, &InputError{Err: err}
+	}
+	if o.Seed == 0 {
+		p.Seed = int64(mathrand.Uint32()) + 1 // short enough to type
+	}
+	id := make([]byte, 4)
+	if _, err := rand.Read(id); err != nil {
+		return nil, err
+	}
+	p.run = time.Now().UTC().Format("20060102-150405") + "-" + hex.EncodeToString(id)
+	if o.RunDir == "" {
+		p.RunDir = filepath.Join("runs", p.run)
+	}
+	if p.RunDir, err = filepath.Abs(p.RunDir); err != nil {
+		return nil, &InputError{Err: err}
+	}
+	p.header = history.Header{
+		Schema: history.Schema, Run: p.run, Seed: p.Seed, Provider: "local", Versions: map[string]string{},
+		Params: history.Params{Slack: history.Duration(DefaultSlack), Driver: p.definition.Params()},
+	}
+	return p, makeRunDir(p.RunDir)
+}
+
+// makeRunDir makes an empty run directory, or takes an empty one.
+func makeRunDir(dir string) error {
+	fresh := "give an empty or a new directory with --run-dir"
+	entries, err := os.ReadDir(dir)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			return &InputError{Err: fmt.Errorf("run directory %s cannot be made: %w", dir, err), Remedy: fresh}
+		}
+	case err != nil:
+		return &InputError{Err: fmt.Errorf("run directory: %w", err), Remedy: fresh}
+	case len(entries) > 0:
+		return &InputError{Err: fmt.Errorf("run directory %s is not empty: it holds %q", dir, entries[0].Name()), Remedy: fresh}
+	}
+	probe, err := os.CreateTemp(dir, ".writable-*")
+	if err != nil {
+		return &InputError{Err: fmt.Errorf("run directory %s cannot be written: %w", dir, err), Remedy: fresh}
+	}
+	return errors.Join(probe.Close(), os.Remove(probe.Name()))
+}
+
+// ensureBinaries gets the executables and notes their versions in the header.
+func (p *plan) ensureBinaries(ctx context.Context) (binaries.Paths, error) {
+	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: p.Cache, Kubernetes: p.Kubernetes, Out: p.Out})
+	if err != nil {
+		return nil, err
+	}
+	for name, b := range paths {
+		p.header.Versions[name] = b.Version.String()
+	}
+	return paths, writeJSON(filepath.Join(p.RunDir, report.FileHeader), p.header)
+}

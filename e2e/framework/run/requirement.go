@@ -1,0 +1,76 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"headroom/e2e/framework/history"
+)
+
+// Requirement is one thing that a driver or Kubernetes must do, with the spec that puts it to the test.
+type Requirement struct {
+	// ID is stable: "count-drop". Reports, --focus and personas use it.
+	ID string
+	// Claim is the requirement in one sentence, for people.
+	Claim string
+	// Source is the document or code that it comes from.
+	Source string
+	// Boundary is the part that broke when the spec fails, unless the failure says otherwise.
+	Boundary history.Boundary
+	// Labels are for --label-filter.
+	Labels []string
+	// Setup is the bench that the spec runs on.
+	Setup Setup
+	// Limit bounds the spec, the bench's making included.
+	Limit time.Duration
+	// Test runs the spec. It fails through Bench.Check or gomega, and may return early when ctx ends.
+	Test func(ctx context.Context, b *Bench)
+}
+
+// Labels of requirements.
+const (
+	// LabelSlow marks specs that wait for a rejection, which takes the kubelet 123 s.
+	LabelSlow = "slow"
+	// LabelSmoke marks the few specs that show that everything is connected.
+	LabelSmoke = "smoke"
+)
+
+// DefaultLimit bounds a spec that does not say otherwise.
+const DefaultLimit = 4 * time.Minute
+
+var requirements []Requirement
+
+// Register adds a requirement; it is for init functions. It panics on what would only be found in a run.
+func Register(r Requirement) {
+	switch {
+	case r.ID == "" || r.Claim == "" || r.Source == "" || r.Boundary == "" || r.Test == nil:
+		panic(fmt.Sprintf("requirement %q: want ID, Claim, Source, Boundary and Test", r.ID))
+	case slices.ContainsFunc(requirements, func(o Requirement) bool { return o.ID == r.ID }):
+		panic(fmt.Sprintf("requirement %q is registered twice", r.ID))
+	}
+	if r.Limit == 0 {
+		r.Limit = DefaultLimit
+	}
+	requirements = append(requirements, r)
+}
+
+// Requirements lists what is registered: those that take longest first, so that parallel processes end together.
+func Requirements() []Requirement {
+	all := slices.Clone(requirements)
+	slices.SortStableFunc(all, func(a, b Requirement) int {
+		slow := func(r Requirement) int {
+			if slices.Contains(r.Labels, LabelSlow) {
+				return 0
+			}
+			return 1
+		}
+		if d := slow(a) - slow(b); d != 0 {
+			return d
+		}
+		return strings.Compare(a.ID, b.ID)
+	})
+	return all
+}

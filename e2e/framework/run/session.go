@@ -1,0 +1,253 @@
+package run
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"headroom/e2e/framework/binaries"
+	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/cluster/local"
+	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/observe"
+	"headroom/e2e/framework/report"
+	"headroom/e2e/framework/scenario"
+	"headroom/e2e/framework/versions"
+	"headroom/fixtures/quota"
+)
+
+// fileSession tells the other processes of a run how to reach it.
+const fileSession = "session.json"
+
+// Session is a run, in the process that made it or in one that joined it.
+type Session struct {
+	// Dir is the run directory, absolute.
+	Dir    string
+	Header history.Header
+	// Definition is the driver under test as the cluster knows it.
+	Definition string
+	Cluster    cluster.Cluster
+	Client     kubernetes.Interface
+	Quota      *quota.Control
+
+	process string
+	specs   *history.Writer
+	work    *history.Writer
+	stop    context.CancelFunc // ends this process's observers
+	group   sync.WaitGroup
+
+	mu       sync.Mutex
+	problems []report.EnvironmentProblem
+	count    int
+
+	// Of the process that made the run only:
+	owner *owner
+}
+
+// owner is what only the maker of a run has.
+type owner struct {
+	local   *local.Cluster
+	phases  *history.Writer
+	watches *observe.Watches
+}
+
+// joinInfo is the content of session.json.
+type joinInfo struct {
+	Header     history.Header `json:"header"`
+	Definition string         `json:"definition"`
+	Port       int            `json:"port"`
+}
+
+// Start makes a run: its directory, its binaries, its cluster and its observers. On error everything is taken away again but the run directory,
+// which holds the logs. A mistake of the user's is an *InputError.
+func Start(ctx context.Context, o Options) (_ *Session, err error) {
+	p, err := prepare(o)
+	if err != nil {
+		return nil, err
+	}
+	fmt.Fprintf(p.Out, "run %s  driver %s  seed %d  %s\n", p.run, p.definition.Name, p.Seed, p.RunDir)
+	paths, err := p.ensureBinaries(ctx)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{Dir: p.RunDir, Header: p.header, Definition: p.definition.Name, process: "runner", owner: &owner{}}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.abandon(context.WithoutCancel(ctx)))
+		}
+	}()
+	if s.owner.phases, err = history.Create(s.events(), p.run, history.SourcePhase); err != nil {
+		return nil, cluster.Environment("open the history", err)
+	}
+	s.Phase("create")
+	provider, err := p.provider(paths)
+	if err != nil {
+		return nil, err
+	}
+	made, err := provider.Create(ctx, scenario.Topology{Kubernetes: p.Kubernetes})
+	if err != nil {
+		return nil, err
+	}
+	s.owner.local = made.(*local.Cluster)
+	s.Cluster = made
+	if err := s.open(ctx); err != nil {
+		return nil, err
+	}
+	if s.owner.watches, err = observe.Watch(context.WithoutCancel(ctx), s.Cluster.RESTConfig(), s.events(), p.run); err != nil {
+		return nil, cluster.Environment("watch the cluster", err)
+	}
+	s.observe(func(ctx context.Context) error { return observe.Probe(ctx, s.Cluster.RESTConfig(), s.events(), p.run) })
+	if err := s.publish(); err != nil {
+		return nil, cluster.Environment("write the session", err)
+	}
+	s.Phase("steady")
+	return s, nil
+}
+
+// provider is the local provider with this run's executables.
+func (p *plan) provider(paths binaries.Paths) (cluster.Provider, error) {
+	o := local.Options{
+		Run: p.run, RunDir: p.RunDir, Seed: p.Seed, Port: p.Port, Binaries: local.Binaries{}, Versions: map[string]versions.Version{},
+		Drivers: map[string]string{p.definition.Name: p.reference}, Fetch: p.fetch,
+	}
+	for name, b := range paths {
+		o.Binaries[name] = map[versions.Version]string{b.Version: b.Path}
+		o.Versions[name] = b.Version
+	}
+	return local.New(o)
+}
+
+// fetch gets a component's executable at another Kubernetes version, for upgrades.
+func (p *plan) fetch(ctx context.Context, component string, v versions.Version) (string, error) {
+	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: p.Cache, Kubernetes: v, Components: []string{component}, Out: p.Out})
+	return paths[component].Path, err
+}
+
+// Join reaches a run that another process made.
+func Join(ctx context.Context, dir, process string) (*Session, error) {
+	b, err := os.ReadFile(filepath.Join(dir, fileSession))
+	if err != nil {
+		return nil, cluster.Environment("join the run", err)
+	}
+	var info joinInfo
+	if err := json.Unmarshal(b, &info); err != nil {
+		return nil, cluster.Environment("join the run", err)
+	}
+	c, err := local.Attach(ctx, local.Options{RunDir: dir}, info.Port)
+	if err != nil {
+		return nil, err
+	}
+	s := &Session{Dir: dir, Header: info.Header, Definition: info.Definition, Cluster: c, process: process}
+	if err := s.open(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+// open makes this process's clients and history files and starts its heartbeat.
+func (s *Session) open(ctx context.Context) (err error) {
+	ctx, s.stop = context.WithCancel(context.WithoutCancel(ctx))
+	if s.Client, err = kubernetes.NewForConfig(s.Cluster.RESTConfig()); err != nil {
+		return cluster.Environment("make a client", err)
+	}
+	s.Quota = quota.NewControl(s.Cluster.Backend())
+	if s.specs, err = history.Create(s.events(), s.Header.Run, history.PrefixSpec+s.process); err != nil {
+		return cluster.Environment("open the history", err)
+	}
+	if s.work, err = history.Create(s.events(), s.Header.Run, history.PrefixWorkload+s.process); err != nil {
+		return cluster.Environment("open the history", err)
+	}
+	s.group.Go(func() { s.Problem("keep the heartbeat", observe.Beat(ctx, s.events(), s.Header.Run, s.process)) })
+	return nil
+}
+
+// observe runs an observer until the session closes.
+func (s *Session) observe(f func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	before := s.stop
+	s.stop = func() { cancel(); before() }
+	s.group.Go(func() { s.Problem("observe", f(ctx)) })
+}
+
+// Close ends this process's part in the run.
+func (s *Session) Close() error {
+	if s.stop != nil {
+		s.stop()
+	}
+	s.group.Wait()
+	return errors.Join(s.specs.Close(), s.work.Close())
+}
+
+// Phase begins a phase of the run.
+func (s *Session) Phase(name string) {
+	s.owner.phases.Write(history.Event{Phase: history.Observed, Key: name})
+}
+
+// Problem notes a failure of the harness, for the report; nil is none.
+func (s *Session) Problem(op string, err error) {
+	if err == nil {
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := report.EnvironmentProblem{Op: op, Error: err.Error()}
+	var env *cluster.EnvironmentError
+	if errors.As(err, &env) {
+		p = report.EnvironmentProblem{Op: env.Op, Error: env.Err.Error(), Remedy: env.Remedy}
+	}
+	s.problems = append(s.problems, p)
+}
+
+func (s *Session) events() string { return filepath.Join(s.Dir, "events") }
+
+// publish writes what other processes and the user need to reach the cluster.
+func (s *Session) publish() error {
+	if err := writeJSON(filepath.Join(s.Dir, fileSession), joinInfo{Header: s.Header, Definition: s.Definition, Port: s.owner.local.Port()}); err != nil {
+		return err
+	}
+	return writeKubeconfig(s.Kubeconfig(), s.Cluster.RESTConfig())
+}
+
+// Kubeconfig is the administrator's kubeconfig, while the cluster lives.
+func (s *Session) Kubeconfig() string { return filepath.Join(s.Dir, report.FileKubeconfig) }
+
+// QuotaAddress is where `headroom quota --control` reaches the backend, while the cluster lives.
+func (s *Session) QuotaAddress() string { return "unix:" + filepath.Join(s.Dir, "control.sock") }
+
+func writeKubeconfig(path string, r *rest.Config) error {
+	const name = "headroom"
+	c := clientcmdapi.NewConfig()
+	c.Clusters[name] = &clientcmdapi.Cluster{Server: r.Host, CertificateAuthorityData: r.CAData}
+	c.AuthInfos[name] = &clientcmdapi.AuthInfo{ClientCertificateData: r.CertData, ClientKeyData: r.KeyData}
+	c.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	c.CurrentContext = name
+	b, err := clientcmd.Write(*c)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, b, 0o600)
+}
+
+func writeJSON(path string, v any) error {
+	b, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, append(b, '\n'), 0o644)
+}
+
+// AwaitEnd returns when the cluster has ended, for a process that joined the run.
+func (s *Session) AwaitEnd() {
+	if c, ok := s.Cluster.(*local.Cluster); ok {
+		c.AwaitEnd()
+	}
+}

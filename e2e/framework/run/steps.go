@@ -1,0 +1,93 @@
+package run
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/workload"
+	"headroom/fixtures/quota"
+)
+
+// PodStart bounds the time from a pod's creation to its running, when nothing stands in its way.
+const PodStart = 60 * time.Second
+
+// Scheduled bounds the time that the scheduler needs to decide on a pod.
+const Scheduled = 15 * time.Second
+
+// Slack is what is added to bounds that the product sets.
+func (b *Bench) Slack() time.Duration { return time.Duration(b.Header.Params.Slack) }
+
+// SetLimit changes what the backend lets be attached to a node.
+func (b *Bench) SetLimit(ctx context.Context, node string, limit int64) {
+	b.Check(cluster.Environment("change a limit", b.Quota.SetLimit(ctx, node, limit)))
+}
+
+// SetForeign changes how many of a node's slots are taken outside Kubernetes.
+func (b *Bench) SetForeign(ctx context.Context, node string, n int64) {
+	b.Check(cluster.Environment("change foreign attachments", b.Quota.SetForeign(ctx, node, n)))
+}
+
+// Break makes the backend fail for nodes of the bench.
+func (b *Bench) Break(ctx context.Context, f quota.Fault) {
+	b.Check(cluster.Environment("break the backend", b.Quota.Inject(ctx, f)))
+}
+
+// Heal ends the backend's faults for nodes of the bench.
+func (b *Bench) Heal(ctx context.Context) {
+	b.Check(cluster.Environment("heal the backend", b.Quota.Heal(ctx, b.Nodes...)))
+}
+
+// NewVolume makes a plain volume.
+func (b *Bench) NewVolume(ctx context.Context) workload.Volume {
+	v, err := b.Volume(ctx, workload.VolumeOptions{})
+	b.Check(err)
+	return v
+}
+
+// StartPods makes n pods with a volume each, anywhere on the bench, and waits until all run.
+func (b *Bench) StartPods(ctx context.Context, n int) []*corev1.Pod {
+	pods := make([]*corev1.Pod, n)
+	for i := range pods {
+		var err error
+		pods[i], err = b.Pod(ctx, b.On(), b.NewVolume(ctx))
+		b.Check(err)
+	}
+	for _, pod := range pods {
+		b.Check(b.AwaitRunning(ctx, pod, PodStart))
+	}
+	return pods
+}
+
+// AwaitUnschedulable waits until the scheduler says why it places a pod nowhere.
+func (b *Bench) AwaitUnschedulable(ctx context.Context, pod *corev1.Pod, because string) {
+	b.Await(ctx, Scheduled, func(ctx context.Context) error {
+		p, err := b.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if p.Spec.NodeName != "" {
+			return fmt.Errorf("pod %q: want it unschedulable (%s), got it on node %q: %w", pod.Name, because, p.Spec.NodeName, ErrPermanent)
+		}
+		for _, c := range p.Status.Conditions {
+			if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse && strings.Contains(c.Message, because) {
+				return nil
+			}
+		}
+		return fmt.Errorf("pod %q: want it unschedulable (%s), got conditions %v", pod.Name, because, p.Status.Conditions)
+	})
+}
+
+// StillRunning checks that a pod runs, now.
+func (b *Bench) StillRunning(ctx context.Context, pod *corev1.Pod) {
+	p, err := b.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	b.Check(err)
+	if p.Status.Phase != corev1.PodRunning || p.UID != pod.UID {
+		b.Check(fmt.Errorf("pod %q: want it still running, got phase %s, reason %q", pod.Name, p.Status.Phase, p.Status.Reason))
+	}
+}

@@ -1,0 +1,95 @@
+// Package suite is the only caller of Ginkgo's RunSpecs.
+//
+// Contract: the specs are ordinary packages that register requirements; this package turns each into a Ginkgo spec on a bench of its own, and records
+// start and end in the history. Two entries run it: `go test ./e2e/suite`, whose first process makes the run itself, and `headroom run`, which makes
+// the run and starts this binary again as a precompiled suite. It holds no requirement of its own.
+package suite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"runtime/debug"
+	"strings"
+
+	"github.com/onsi/ginkgo/v2"
+	"github.com/onsi/gomega"
+
+	_ "headroom/e2e/conformance" // registers its requirements
+	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/run"
+)
+
+// EnvRunDir names the run directory of a run that was made already.
+const EnvRunDir = "HEADROOM_RUN_DIR"
+
+// session is this process's part in the run, between the suite's setup and its end.
+var session *run.Session
+
+// keepFailed leaves the bench of a failed spec as it is.
+var keepFailed = os.Getenv(EnvKeep) != ""
+
+// EnvKeep, when not empty, keeps the benches of failed specs.
+const EnvKeep = "HEADROOM_KEEP"
+
+// build turns the requirements into specs. It is called once in a process, before RunSpecs.
+func build() {
+	gomega.RegisterFailHandler(ginkgo.Fail)
+	ginkgo.Describe("conformance", func() {
+		for _, r := range run.Requirements() {
+			ginkgo.It(r.ID, ginkgo.Label(r.Labels...), ginkgo.SpecTimeout(r.Limit+removeLimit), func(ctx ginkgo.SpecContext) { spec(ctx, r) })
+		}
+	})
+}
+
+// failure is what a failed assertion throws, so that its text reaches the history before Ginkgo sees it.
+type failure struct{ message string }
+
+// spec runs one requirement on a bench of its own.
+func spec(ctx context.Context, r run.Requirement) {
+	session.Begin(r)
+	limited, cancel := context.WithTimeout(ctx, r.Limit)
+	defer cancel()
+	b, err := session.NewBench(limited, r.Setup)
+	if err != nil {
+		session.EndSpec(r, run.Outcome{Failure: run.BenchFailure(err)})
+		ginkgo.Fail(err.Error())
+	}
+	err = attempt(limited, r, b)
+	session.EndSpec(r, run.Outcome{Scope: b.Scope, Failure: err})
+	if err != nil {
+		b.Dump(context.WithoutCancel(ctx))
+	}
+	if err == nil || !keepFailed {
+		// What cannot be removed may be the product's doing or the harness's; the invariants judge it, and the next specs do not need it gone.
+		if err := b.Remove(ctx); err != nil {
+			ginkgo.GinkgoWriter.Printf("the bench is not quite gone: %v\n", err)
+		}
+	}
+	if err != nil {
+		ginkgo.Fail(err.Error())
+	}
+}
+
+// attempt runs the test and returns how it failed: an assertion, a panic, or the environment.
+func attempt(ctx context.Context, r run.Requirement, b *run.Bench) (err error) {
+	defer func() {
+		switch p := recover().(type) {
+		case nil:
+			if err == nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
+				err = &cluster.EnvironmentError{Op: "run " + r.ID, Err: ctx.Err()}
+			}
+		case run.Failure:
+			err = p.Err
+		case failure:
+			err = errors.New(p.message)
+		default:
+			err = &cluster.EnvironmentError{Op: "run " + r.ID, Err: fmt.Errorf("the spec panicked: %v\n%s", p, debug.Stack())}
+		}
+	}()
+	defer gomega.RegisterFailHandler(ginkgo.Fail)
+	gomega.RegisterFailHandler(func(message string, _ ...int) { panic(failure{message: strings.TrimSpace(message)}) })
+	r.Test(ctx, b)
+	return nil
+}
