@@ -11,8 +11,9 @@ import (
 )
 
 var answerToCSINode = Invariant{
-	Name:     "answer-to-csinode",
-	Claim:    "CSINode equals the NodeGetInfo answer of a registered driver within 1 s (p99.9, which needs at least 1000 samples), absent for an answer of 0 or less",
+	Name: "answer-to-csinode",
+	Claim: "CSINode equals the NodeGetInfo answer of a registered driver within 1 s (p99.9, which needs at least " +
+		"1000 samples), absent for an answer of 0 or less",
 	Source:   "KEP-4876: 99.9 % of CSINode updates within 1 s of their trigger",
 	Boundary: history.Kubelet,
 	Needs:    []string{history.PrefixCSI, history.PrefixAPI + "csinodes"},

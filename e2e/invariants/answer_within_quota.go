@@ -9,8 +9,9 @@ import (
 )
 
 var answerWithinQuota = Invariant{
-	Name:     "answer-within-quota",
-	Claim:    "each NodeGetInfo answer is at most max(1, the highest limit in force from (call start - declared max age) to call end); max age is the cache life, or the last-good life during an outage",
+	Name: "answer-within-quota",
+	Claim: "each NodeGetInfo answer is at most max(1, the highest limit in force from (call start - declared max " +
+		"age) to call end); max age is the cache life, or the last-good life during an outage",
 	Source:   "CSI spec NodeGetInfo max_volumes_per_node; the driver's declared ages",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.SourceBackend},

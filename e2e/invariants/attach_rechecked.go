@@ -76,7 +76,8 @@ func judgePublished(m *model.Model, t tally, c *model.Call, place model.Place) {
 	}
 	f := finding{
 		at: c.Done, scope: c.Scope, evidence: []history.Ref{c.Start, c.End, p.Ref},
-		detail: fmt.Sprintf("want volume %q attached to %q in the backend when the publish was answered OK, got no attachment at %s", place.Volume, place.Node, m.Since(c.Done)),
+		detail: fmt.Sprintf("want volume %q attached to %q in the backend when the publish was answered OK, got no attachment at %s",
+			place.Volume, place.Node, m.Since(c.Done)),
 	}
 	// A detach while the publish was under way may have come from elsewhere: who was first is not told.
 	raced := slices.ContainsFunc(line.Over(c.Invoked, c.Done), func(p model.Point[bool]) bool { return p.Value }) ||

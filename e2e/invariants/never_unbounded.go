@@ -9,9 +9,11 @@ import (
 )
 
 var neverUnbounded = Invariant{
-	Name:     "never-unbounded",
-	Claim:    "once a quota was known for a node, no answer is 0 or less and registration never fails for lack of quota, outages and driver restarts included (an absent count means unlimited)",
-	Source:   "pkg/volume/csi/nodeinfomanager/nodeinfomanager.go, pkg/volume/csi/csi_plugin.go: an answer of 0 or less, and a failed registration, leave the node unlimited",
+	Name: "never-unbounded",
+	Claim: "once a quota was known for a node, no answer is 0 or less and registration never fails for lack of " +
+		"quota, outages and driver restarts included (an absent count means unlimited)",
+	Source: "pkg/volume/csi/nodeinfomanager/nodeinfomanager.go, pkg/volume/csi/csi_plugin.go: an answer of 0 or less, " +
+		"and a failed registration, leave the node unlimited",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.SourceBackend},
 	New:      func(p Params) Checker { return newChecker(p, unbounded{}) },

@@ -12,8 +12,9 @@ import (
 )
 
 var oneWriter = Invariant{
-	Name:     "one-writer",
-	Claim:    "every revision of a CSINode that changes a count comes from system:node:<that node>; garbage collection, writes that keep the counts, and writers that the run put there are exempt",
+	Name: "one-writer",
+	Claim: "every revision of a CSINode that changes a count comes from system:node:<that node>; garbage collection, " +
+		"writes that keep the counts, and writers that the run put there are exempt",
 	Source:   "plugin/pkg/admission/noderestriction and the node authorizer; KEP-4876",
 	Boundary: history.APIServer,
 	Needs:    []string{history.SourceAudit},

@@ -10,8 +10,9 @@ import (
 )
 
 var reactiveConverges = Invariant{
-	Name:     "reactive-converges",
-	Claim:    "a pod that waits on attach error code 8 is Failed, reason VolumeAttachmentLimitExceeded, within 123 + 15 s + slack + NodeGetInfo time, and CSINode was refreshed (kubelet 1.34+)",
+	Name: "reactive-converges",
+	Claim: "a pod that waits on attach error code 8 is Failed, reason VolumeAttachmentLimitExceeded, within 123 + 15 " +
+		"s + slack + NodeGetInfo time, and CSINode was refreshed (kubelet 1.34+)",
 	Source:   "pkg/kubelet/volumemanager/volume_manager.go podAttachAndMountTimeout; pkg/kubelet/kubelet.go; KEP-4876",
 	Boundary: history.Kubelet,
 	Needs:    []string{history.PrefixCSI, history.PrefixAPI + "pods", history.PrefixAPI + "volumeattachments", history.PrefixAPI + "csinodes"},

@@ -135,3 +135,25 @@ func (w *Writer) Close() error {
 	w.file = nil
 	return err
 }
+
+// Count counts the events of one source, so far, that match. A last line that is still being written is left out.
+func Count(dir, source string, match func(Event) bool) (int, error) {
+	f, err := os.Open(filepath.Join(dir, filepath.FromSlash(source)+extension))
+	if err != nil {
+		return 0, fmt.Errorf("read history of %q: %w", source, err)
+	}
+	defer f.Close()
+	n := 0
+	for in := json.NewDecoder(f); ; {
+		var e Event
+		switch err := in.Decode(&e); {
+		case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+			return n, nil
+		case err != nil:
+			return n, fmt.Errorf("read history of %q: %w", source, err)
+		}
+		if match(e) {
+			n++
+		}
+	}
+}

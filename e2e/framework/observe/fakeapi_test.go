@@ -211,12 +211,12 @@ func (f *fakeAPI) serveWatch(w http.ResponseWriter, r *http.Request, broken <-ch
 	marked := false
 	for !empty {
 		f.mu.Lock()
-		changed, hold, rev := f.changed, f.hold, f.rev
-		mark := f.bookmarks && path != eventsPath && seconds <= 3 && !marked && !hold && f.broken == broken
+		changed, rev := f.changed, f.rev
+		deliver := !f.hold && f.broken == broken
+		mark := f.bookmarks && path != eventsPath && seconds <= 3 && !marked && deliver
 		var news []logged
-		alive := f.broken == broken
 		for _, l := range f.log[path] {
-			if l.rev > from && !hold && alive {
+			if l.rev > from && deliver {
 				news = append(news, l)
 			}
 		}

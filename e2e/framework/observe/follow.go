@@ -21,14 +21,18 @@ var errClosedAtOnce = errors.New("the server closed the watch at once")
 func (s *stream) follow(life context.Context, from string) (worked bool, err error) {
 	ctx, cancel := context.WithCancel(life)
 	defer cancel()
-	length, number := s.long, 0
+	length, number, current := s.long, 0, false
 	s.set(func() {
+		current = s.from == from
 		s.opened++
 		number, s.restart = s.opened, cancel
 		if s.target > s.progress {
 			length = s.short
 		}
 	})
+	if !current { // Sync asked for a list just before it could end this watch
+		return true, nil
+	}
 	length = max(length, time.Second)
 	seconds := int64(length / time.Second)
 	// A connection that died without a word must not hold the stream for ever.
@@ -106,7 +110,10 @@ func (s *stream) take(ctx context.Context, e watch.Event) error {
 		}
 	}
 	s.set(func() {
-		s.from, s.progress, s.failing = version, max(s.progress, rev), nil
+		if s.from != "" { // else Sync has asked for a list meanwhile
+			s.from = version
+		}
+		s.progress, s.failing = max(s.progress, rev), nil
 		s.marks = s.marks || mark
 	})
 	return nil

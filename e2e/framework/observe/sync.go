@@ -73,7 +73,12 @@ func (s *stream) present(ctx context.Context, rev int64) (map[string]seen, int64
 	case now < before:
 		// A watch after a revision that no longer exists would stay silent for ever.
 		err = fmt.Errorf("list %s: the revision went back from %d to %d: was etcd restored?", s.name, before, now)
-		s.set(func() { s.from, s.lost = "", err.Error(); s.restart() })
+		s.set(func() {
+			if s.progress == before && s.lost == "" { // else a new list is on its way, or was there before this answer
+				s.from, s.lost = "", err.Error()
+				s.restart()
+			}
+		})
 	case now < rev:
 		err = fmt.Errorf("list %s: the API server is at revision %d, want at least %d", s.name, now, rev)
 	}

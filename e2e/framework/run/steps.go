@@ -7,9 +7,11 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/workload"
 	"headroom/fixtures/quota"
 )
@@ -90,4 +92,82 @@ func (b *Bench) StillRunning(ctx context.Context, pod *corev1.Pod) {
 	if p.Status.Phase != corev1.PodRunning || p.UID != pod.UID {
 		b.Check(fmt.Errorf("pod %q: want it still running, got phase %s, reason %q", pod.Name, p.Status.Phase, p.Status.Reason))
 	}
+}
+
+// Rejection bounds the time from the kubelet's first look at a pod to its rejection: podAttachAndMountTimeout is 2 m 3 s (kubernetes
+// pkg/kubelet/volumemanager/volume_manager.go), and the pod's next sync may be 15 s late.
+const Rejection = 138 * time.Second
+
+// RejectionReason is the reason of a pod that was rejected for lack of attach capacity.
+const RejectionReason = "VolumeAttachmentLimitExceeded"
+
+// Administrator is the API user in whose name specs write.
+const Administrator = "headroom-admin"
+
+// Pod is a pod of the bench.
+type Pod = *corev1.Pod
+
+// RiseWithin bounds the time until a count that rises from one value to another is in CSINode: the driver may rise by its declared step per declared
+// interval, and the kubelet needs a period to see each value.
+func (b *Bench) RiseWithin(from, to int64) time.Duration {
+	d := b.Header.Params.Driver
+	rise := time.Duration(d.CacheAge) + 2*b.Setup.Period + b.Slack()
+	if d.Step > 0 {
+		steps := (to - from + d.Step - 1) / d.Step
+		rise += time.Duration(steps) * max(time.Duration(d.StepInterval), b.Setup.Period)
+	}
+	return rise
+}
+
+// AwaitScheduled waits until the scheduler has placed a pod.
+func (b *Bench) AwaitScheduled(ctx context.Context, pod Pod) {
+	b.Await(ctx, Scheduled, func(ctx context.Context) error {
+		p, err := b.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if p.Spec.NodeName == "" {
+			return fmt.Errorf("pod %q: want it on a node, got conditions %v", pod.Name, p.Status.Conditions)
+		}
+		return nil
+	})
+}
+
+// AwaitAttachError waits until a VolumeAttachment of the driver on the node passes judge.
+func (b *Bench) AwaitAttachError(ctx context.Context, node string, judge func(storagev1.VolumeAttachment) error) {
+	b.Await(ctx, PodStart, func(ctx context.Context) error {
+		all, err := b.Attachments(ctx)
+		if err != nil {
+			return err
+		}
+		last := fmt.Errorf("node %q: want a VolumeAttachment of driver %q, got none", node, b.Driver)
+		for _, va := range all {
+			if va.Spec.NodeName != node || va.Status.Attached {
+				continue
+			}
+			if last = judge(va); last == nil {
+				return nil
+			}
+		}
+		return last
+	})
+}
+
+// StillPending checks that a pod is on its node and waits, now.
+func (b *Bench) StillPending(ctx context.Context, pod Pod) {
+	p, err := b.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	b.Check(err)
+	if p.Status.Phase != corev1.PodPending || p.Spec.NodeName == "" {
+		b.Check(fmt.Errorf("pod %q: want it waiting on its node, got phase %s, reason %q, node %q", pod.Name, p.Status.Phase, p.Status.Reason, p.Spec.NodeName))
+	}
+}
+
+// Asked counts the NodeGetInfo calls that the kubelet of a node has made so far, from the history.
+func (b *Bench) Asked(ctx context.Context, node string) int {
+	n, err := history.Count(b.events(), history.PrefixCSI+node, func(e history.Event) bool {
+		var call history.CSICall
+		return e.Phase == history.Invoke && e.Key == "NodeGetInfo" && e.Decode(&call) == nil && call.Side == history.ClientSide && call.Driver == b.Driver
+	})
+	b.Check(cluster.Environment("read the history", err))
+	return n
 }
