@@ -64,8 +64,7 @@ func (d *decoder) figures(n *yaml.Node) Figures {
 	switch {
 	case d.err != nil:
 	case out.CacheAge < out.MinInterval:
-		d.fail(f["cacheAge"], "figures.cacheAge", "%s is less than minInterval %s", "a value that old must be answered before the backend may be asked again: raise it",
-			out.CacheAge, out.MinInterval)
+		d.fail(f["cacheAge"], "figures.cacheAge", "%s is less than minInterval %s", "raise it to minInterval or more", out.CacheAge, out.MinInterval)
 	case out.LastGoodLife < out.CacheAge:
 		d.fail(f["lastGoodLife"], "figures.lastGoodLife", "%s is less than cacheAge %s", "raise it to cacheAge or more", out.LastGoodLife, out.CacheAge)
 	case out.Step > 0 && out.StepInterval == 0:

@@ -64,7 +64,9 @@ func (d *Driver) publish(ctx context.Context, req *csi.ControllerPublishVolumeRe
 }
 
 // ControllerUnpublishVolume implements csi.ControllerServer. A volume or node that the backend does not know is not attached: done.
-func (d *Driver) ControllerUnpublishVolume(ctx context.Context, req *csi.ControllerUnpublishVolumeRequest) (*csi.ControllerUnpublishVolumeResponse, error) {
+func (d *Driver) ControllerUnpublishVolume(
+	ctx context.Context, req *csi.ControllerUnpublishVolumeRequest,
+) (*csi.ControllerUnpublishVolumeResponse, error) {
 	switch {
 	case req.GetVolumeId() == "":
 		return nil, invalid("volume_id: want one")

@@ -21,10 +21,11 @@ func bind(source, target string, readOnly bool) error {
 	var st unix.Statfs_t
 	err := unix.Statfs(target, &st)
 	if err == nil {
-		const kept = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME | unix.ST_RELATIME
-		flags := uintptr(st.Flags&kept) | unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY
+		// These flags have the same value in both calls, relatime does not (its value of statfs is MS_BIND of mount).
+		const same = unix.ST_NOSUID | unix.ST_NODEV | unix.ST_NOEXEC | unix.ST_NOATIME | unix.ST_NODIRATIME
+		flags := uintptr(st.Flags&same) | unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY
 		if st.Flags&unix.ST_RELATIME != 0 {
-			flags = flags&^unix.ST_RELATIME | unix.MS_RELATIME
+			flags |= unix.MS_RELATIME
 		}
 		err = unix.Mount("", target, "", flags, "")
 	}

@@ -90,6 +90,9 @@ func (p Program) parse(args []string) (flags, error) {
 		return f, errors.New("--backend: want the base URL of the quota backend")
 	}
 	f.endpoint = path
+	if err := f.described(); err != nil {
+		return f, err
+	}
 	if f.persona != "" {
 		var err error
 		if f.Mistakes, err = p.Persona(f.persona); err != nil {
@@ -130,9 +133,6 @@ func (p Program) serve(ctx context.Context, f flags) error {
 }
 
 func (p Program) policy(f flags, figures policy.Config) (*policy.Policy, error) {
-	if f.StateDir == "" {
-		return nil, fmt.Errorf("--state-dir: want a directory in mode %q", f.Mode)
-	}
 	boot, err := policy.Boot()
 	if err != nil {
 		return nil, err

@@ -2,7 +2,6 @@ package steady_test
 
 import (
 	"errors"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -10,25 +9,28 @@ import (
 )
 
 func TestProgramRefusesFlags(t *testing.T) {
-	const endpoint, backend = "--endpoint=unix:///tmp/x.sock", "--backend=http://127.0.0.1:1"
+	// Nobody, root included, can make anything below /proc, so no case can end up serving.
+	const endpoint, backend = "--endpoint=unix:///proc/nowhere/x.sock", "--backend=http://127.0.0.1:1"
 	cases := map[string]struct {
 		args []string
 		code int
 		want string
 	}{
-		"help":             {[]string{"-h"}, 0, "-endpoint"},
-		"unknown flag":     {[]string{"--nope"}, 2, "nope"},
-		"argument":         {[]string{endpoint, backend, "stray"}, 2, `"stray"`},
-		"no endpoint":      {[]string{backend}, 2, "--endpoint"},
-		"relative":         {[]string{"--endpoint=unix://x", backend}, 2, "absolute"},
-		"long path":        {[]string{"--endpoint=unix:///" + strings.Repeat("x", 120), backend}, 2, "shorter"},
-		"no backend":       {[]string{endpoint}, 2, "--backend"},
-		"persona":          {[]string{endpoint, backend, "--persona=who"}, 2, "nobody"},
-		"mode":             {[]string{endpoint, backend, "--mode=some", "--node-id=n1", "--driver-name=d", "--state-dir=/nowhere"}, 1, `"some"`},
-		"no driver name":   {[]string{endpoint, backend, "--mode=controller"}, 1, "driver name"},
-		"no state dir":     {[]string{endpoint, backend, "--mode=node", "--node-id=n1"}, 1, "--state-dir"},
-		"figures":          {[]string{endpoint, backend, "--mode=node", "--node-id=n1", "--state-dir=/nowhere", "--cache-age=1ms"}, 1, "cache age"},
-		"no room to serve": {[]string{"--endpoint=unix://" + filepath.Join("/nowhere", "x"), backend, "--mode=controller", "--driver-name=d"}, 1, "/nowhere"},
+		"help":           {[]string{"-h"}, 0, "-endpoint"},
+		"unknown flag":   {[]string{"--nope"}, 2, "nope"},
+		"argument":       {[]string{endpoint, backend, "stray"}, 2, `"stray"`},
+		"no endpoint":    {[]string{backend}, 2, "--endpoint"},
+		"relative":       {[]string{"--endpoint=unix://x", backend}, 2, "absolute"},
+		"long path":      {[]string{"--endpoint=unix:///" + strings.Repeat("x", 120), backend}, 2, "shorter"},
+		"no backend":     {[]string{endpoint}, 2, "--backend"},
+		"persona":        {[]string{endpoint, backend, "--mode=controller", "--driver-name=d", "--persona=who"}, 2, "nobody"},
+		"mode":           {[]string{endpoint, backend, "--mode=some"}, 2, `"some"`},
+		"no driver name": {[]string{endpoint, backend, "--mode=controller"}, 2, "driver name"},
+		"no state dir":   {[]string{endpoint, backend, "--mode=node", "--node-id=n1", "--driver-name=d"}, 2, "state directory"},
+		"no node id":     {[]string{endpoint, backend, "--mode=all", "--state-dir=/proc/nowhere", "--driver-name=d"}, 2, "node id"},
+		"figures": {[]string{endpoint, backend, "--mode=node", "--node-id=n1", "--driver-name=d", "--state-dir=/proc/nowhere", "--cache-age=1ms"}, 1,
+			"cache age"},
+		"no room to serve": {[]string{endpoint, backend, "--mode=controller", "--driver-name=d"}, 1, "/proc/nowhere"},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

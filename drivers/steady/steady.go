@@ -13,6 +13,7 @@ package steady
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log"
@@ -81,18 +82,34 @@ type Driver struct {
 	volumes *volumes
 }
 
+// described reports what is missing of the description of an instance; what it works with comes later.
+func (o Options) described() error {
+	switch o.Mode {
+	case ModeController:
+	case ModeNode, ModeAll:
+		if o.NodeID == "" || o.StateDir == "" {
+			return fmt.Errorf("mode %q: want a node id and a state directory, got %q and %q", o.Mode, o.NodeID, o.StateDir)
+		}
+	default:
+		return fmt.Errorf("mode %q: want %q, %q or %q", o.Mode, ModeNode, ModeController, ModeAll)
+	}
+	if o.DriverName == "" {
+		return errors.New("driver name: want one")
+	}
+	return nil
+}
+
 // New returns a driver that is not serving yet.
 func New(o Options) (*Driver, error) {
-	node := o.Mode == ModeNode || o.Mode == ModeAll
-	switch {
-	case !node && o.Mode != ModeController:
-		return nil, fmt.Errorf("mode %q: want %q, %q or %q", o.Mode, ModeNode, ModeController, ModeAll)
-	case o.DriverName == "":
-		return nil, fmt.Errorf("driver name: want one")
-	case o.Backend == nil:
-		return nil, fmt.Errorf("backend: want one")
-	case node && (o.NodeID == "" || o.StateDir == "" || o.Policy == nil):
-		return nil, fmt.Errorf("mode %q: node id, state directory and policy are all needed", o.Mode)
+	if err := o.described(); err != nil {
+		return nil, err
+	}
+	if o.Backend == nil {
+		return nil, errors.New("backend: want one")
+	}
+	node := o.Mode != ModeController
+	if node && o.Policy == nil {
+		return nil, fmt.Errorf("mode %q: want a policy", o.Mode)
 	}
 	if o.Log == nil {
 		o.Log = io.Discard

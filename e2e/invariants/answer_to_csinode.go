@@ -62,12 +62,7 @@ func (mirrored) finish(m *model.Model) []Verdict {
 // conclude judges the writes that took longer than the objective and no longer than slack allows.
 func (w *writeTimes) conclude(t tally, name string) {
 	figures := fmt.Sprintf("%d samples, worst %s, %d over %s", w.n, w.worst.Round(time.Millisecond), w.over, mirrorBound)
-	switch {
-	case w.n > 0:
-		t.note(name, figures+"; p99.9 needs >= 1000 samples")
-	case t.of(name).held > 0:
-		t.note(name, "no write was needed, so 0 samples; p99.9 needs >= 1000 samples")
-	}
+	t.measured(name, w.n, w.worst)
 	if w.over == 0 {
 		return
 	}

@@ -11,7 +11,8 @@ import (
 var answerWithinQuota = Invariant{
 	Name: "answer-within-quota",
 	Claim: "each NodeGetInfo answer is at most max(1, the highest limit in force from (call start - declared max " +
-		"age) to call end); max age is the cache life, or the last-good life during an outage",
+		"age) to call end); max age is the cache life, or the last-good life during an outage; " +
+		"what Kubernetes has attached may always be reported during an outage",
 	Source:   "CSI spec NodeGetInfo max_volumes_per_node; the driver's declared ages",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.SourceBackend},
@@ -43,9 +44,14 @@ func judgeAnswer(m *model.Model, t tally, c *model.Call) {
 	if !ok || now.Value == nil {
 		return
 	}
-	from := earliest(m, node, c)
+	from, outage := earliest(m, node, c)
 	most, ref, _ := m.Usable(node, from, c.Done)
 	want := max(1, most)
+	if outage {
+		// What is attached already admits nothing new, so a driver that falls back to it when the last good value has expired over-promises nothing,
+		// even where the quota has fallen below it unseen.
+		want = max(want, m.MostHeld(node, c.Invoked, c.Done))
+	}
 	f := finding{at: c.Done, scope: c.Scope, evidence: []history.Ref{ref, c.Start, c.End}}
 	switch {
 	case c.Max <= 0:
@@ -63,12 +69,12 @@ func judgeAnswer(m *model.Model, t tally, c *model.Call) {
 
 // earliest is from when on an answer's quota may date. During an outage it is the last-good life; after its end the driver may still hold that
 // value for one cache life, because only then it has to ask again.
-func earliest(m *model.Model, node string, c *model.Call) time.Duration {
+func earliest(m *model.Model, node string, c *model.Call) (from time.Duration, outage bool) {
 	d := m.Header().Params.Driver
 	age := time.Duration(d.CacheAge)
 	cached := model.Minus(c.Invoked, model.Plus(age, m.Slack()))
-	if m.Outage(node, cached, c.Done) {
+	if outage = m.Outage(node, "get", cached, c.Done); outage {
 		age = max(age, time.Duration(d.LastGoodLife))
 	}
-	return model.Minus(c.Invoked, model.Plus(age, m.Slack()))
+	return model.Minus(c.Invoked, model.Plus(age, m.Slack())), outage
 }

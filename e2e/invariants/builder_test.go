@@ -112,8 +112,8 @@ func (s *script) quota(at float64, limit, foreign int64) {
 	s.add(at, history.Event{Source: "backend", Node: testNode, Key: "quota"}, history.Backend{Quota: &history.Quota{Limit: limit, Foreign: foreign}})
 }
 
-func (s *script) outage(at float64, mode string) {
-	s.add(at, history.Event{Source: "backend", Node: testNode, Key: "fault"}, history.Backend{Fault: mode})
+func (s *script) outage(at float64, mode string, operations ...string) {
+	s.add(at, history.Event{Source: "backend", Node: testNode, Key: "fault"}, history.Backend{Fault: mode, Operations: operations})
 }
 
 func (s *script) get(at float64, limit int64) {

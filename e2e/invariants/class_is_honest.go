@@ -125,7 +125,7 @@ func judgeClass(m *model.Model, t tally, c *model.Call, overlap bool) {
 		t.missing(m, name, f, history.SourceBackend)
 	}
 	switch {
-	case d.asked == 0 && ok && m.Outage(node, c.Invoked, c.Done):
+	case d.asked == 0 && ok && m.Outage(node, "attach", c.Invoked, c.Done):
 		if exhausted {
 			broke("code 14 or 4, because the backend did not decide")
 			return

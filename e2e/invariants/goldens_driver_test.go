@@ -28,6 +28,28 @@ var driverGoldens = []golden{
 		s.info(60, 8) // healed 8 s ago: the cache may still hold it
 		s.info(80, 4)
 	}},
+	{"answer-within-quota", "held-attached-in-outage", func(s *script) {
+		s.quota(0, 8, 0)
+		s.get(1, 8)
+		s.attach(2, "v1", history.Backend{Decision: history.Accepted, Quota: &history.Quota{Limit: 8, Attached: 4}})
+		s.outage(5, "hang")
+		s.quota(6, 3, 0)
+		s.info(80, 4) // the last good value has expired; 4 are attached, so this admits nothing new
+	}},
+	{"answer-within-quota", "violated-more-than-attached-in-outage", func(s *script) {
+		s.quota(0, 8, 0)
+		s.get(1, 8)
+		s.attach(2, "v1", history.Backend{Decision: history.Accepted, Quota: &history.Quota{Limit: 8, Attached: 4}})
+		s.outage(5, "hang")
+		s.quota(6, 3, 0)
+		s.info(80, 5)
+	}},
+	{"answer-within-quota", "violated-last-good-while-only-attach-fails", func(s *script) {
+		s.quota(0, 8, 0)
+		s.outage(5, "refuse", "attach")
+		s.quota(10, 4, 0)
+		s.info(30, 8) // the quota could be asked for all the time
+	}},
 	{"answer-within-quota", "held-floor-of-one", func(s *script) {
 		s.quota(0, 3, 5)
 		s.info(30, 1)

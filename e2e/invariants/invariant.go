@@ -67,6 +67,11 @@ type Verdict struct {
 	Subject string `json:"subject"`
 	// Scope is the spec during which it was judged, "" where it spans several.
 	Scope string `json:"scope,omitempty"`
+	// Judged is how many times the claim was put to the test and held.
+	Judged int `json:"judged,omitempty"`
+	// Samples is how many durations were measured, and Worst the longest of them, where the claim is about durations.
+	Samples int              `json:"samples,omitempty"`
+	Worst   history.Duration `json:"worst,omitzero"`
 	// Evidence are the events that prove a violation, or that leave it open.
 	Evidence []history.Ref `json:"evidence,omitempty"`
 	// Detail says want, got, when.

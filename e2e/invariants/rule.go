@@ -53,6 +53,8 @@ type subject struct {
 	doubts     []finding
 	note       string
 	notes      int
+	samples    int
+	worst      time.Duration
 }
 
 // tally turns findings into one verdict per subject: a violation outranks a doubt, a doubt outranks what held.
@@ -72,6 +74,12 @@ func (t tally) held(name, scope string) {
 	s := t.of(name)
 	s.held++
 	s.scopes[scope] = true
+}
+
+// measured adds durations that the claim is about.
+func (t tally) measured(name string, samples int, worst time.Duration) {
+	s := t.of(name)
+	s.samples, s.worst = s.samples+samples, max(s.worst, worst)
 }
 
 // note adds advice to a subject; the first is shown, the others are counted.
@@ -116,7 +124,7 @@ func (t tally) late(m *model.Model, name string, from, to time.Duration, f findi
 func (t tally) verdicts(boundary history.Boundary) []Verdict {
 	var out []Verdict
 	for name, s := range t {
-		v := Verdict{Boundary: boundary, Subject: name}
+		v := Verdict{Boundary: boundary, Subject: name, Judged: s.held, Samples: s.samples, Worst: history.Duration(s.worst)}
 		switch {
 		case len(s.violations) > 0:
 			v.Status = Violated
@@ -127,12 +135,14 @@ func (t tally) verdicts(boundary history.Boundary) []Verdict {
 		case s.held > 0:
 			v.Status = Held
 			v.Scope = only(s.scopes)
-			v.Detail = fmt.Sprintf("judged %d times", s.held)
 		default:
 			continue
 		}
 		if s.note != "" {
-			v.Detail += "; " + s.note
+			if v.Detail != "" {
+				v.Detail += "; "
+			}
+			v.Detail += s.note
 			if s.notes > 1 {
 				v.Detail += fmt.Sprintf(" (and %d like it)", s.notes-1)
 			}

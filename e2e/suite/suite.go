@@ -37,8 +37,10 @@ const EnvKeep = "HEADROOM_KEEP"
 func build() {
 	gomega.RegisterFailHandler(ginkgo.Fail)
 	ginkgo.Describe("conformance", func() {
-		for _, r := range run.Requirements() {
-			ginkgo.It(r.ID, ginkgo.Label(r.Labels...), ginkgo.SpecTimeout(r.Limit+removeLimit), func(ctx ginkgo.SpecContext) { spec(ctx, r) })
+		all := run.Requirements()
+		for i, r := range all {
+			// Those that take longest start first, so that parallel processes end together.
+			ginkgo.It(r.ID, ginkgo.Label(r.Labels...), ginkgo.SpecPriority(len(all)-i), ginkgo.SpecTimeout(r.Limit+removeLimit), func(ctx ginkgo.SpecContext) { spec(ctx, r) })
 		}
 	})
 }

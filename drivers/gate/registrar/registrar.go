@@ -124,7 +124,9 @@ func (r *Registrar) GetInfo(context.Context, *registration.InfoRequest) (*regist
 }
 
 // NotifyRegistrationStatus implements registration.RegistrationServer.
-func (r *Registrar) NotifyRegistrationStatus(_ context.Context, s *registration.RegistrationStatus) (*registration.RegistrationStatusResponse, error) {
+func (r *Registrar) NotifyRegistrationStatus(
+	_ context.Context, s *registration.RegistrationStatus,
+) (*registration.RegistrationStatusResponse, error) {
 	registered := s.GetPluginRegistered()
 	r.record("NotifyRegistrationStatus", history.CSICall{Registered: &registered, Message: s.GetError()})
 	r.mu.Lock()

@@ -99,6 +99,8 @@ type Backend struct {
 	Reason string `json:"reason,omitempty"`
 	// Fault is the mode that answered, or for Key "fault" the mode set.
 	Fault string `json:"fault,omitempty"`
+	// Operations are the keys that the fault set acts on ("get", "attach", ...); empty means all.
+	Operations []string `json:"operations,omitempty"`
 	// Status is the HTTP status answered; 0 when the connection was dropped.
 	Status int `json:"status,omitempty"`
 	// Holder is the instance that asked, as it names itself.

@@ -30,7 +30,7 @@ const (
 	Unknown Phase = "unknown"
 	// Observed is something seen rather than done: a watch event, a change of quota, a heartbeat.
 	Observed Phase = "observed"
-	// Gap says that the source may have lost events at this place. Only Merge and Writer produce it.
+	// Gap says that a source may have lost events at this place: its own writer says so, or Merge found out.
 	Gap Phase = "gap"
 )
 

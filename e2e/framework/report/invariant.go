@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants"
@@ -24,6 +25,7 @@ func (b *builder) row(j Judged, damaged bool) InvariantResult {
 	for _, v := range j.Verdicts {
 		out := Verdict{
 			Status: Status(v.Status), Boundary: cmp.Or(v.Boundary, inv.Boundary), Subject: v.Subject, Scope: v.Scope, Detail: v.Detail,
+			Judged: v.Judged, Samples: v.Samples, Worst: Duration(v.Worst),
 			Evidence: b.evidence.of(v), More: max(0, len(v.Evidence)-maxEvidence),
 		}
 		out.classify(inv, known, refusal, damaged)
@@ -76,8 +78,8 @@ func shows(k invariants.Known, scope string) bool {
 }
 
 func joinDetail(detail, more string) string {
-	if detail == "" {
-		return more
+	if detail == "" || more == "" {
+		return detail + more
 	}
 	return detail + "; " + more
 }
@@ -86,8 +88,28 @@ func joinDetail(detail, more string) string {
 func aggregate(verdicts []Verdict) (Status, string) {
 	for _, s := range []Status{Violated, Inconclusive, KnownUpstream, Held} {
 		if i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Status == s }); i >= 0 {
+			if s == Held {
+				return s, joinDetail(figures(verdicts), verdicts[i].Detail)
+			}
 			return s, verdicts[i].Detail
 		}
 	}
 	return NotJudged, ""
+}
+
+// figures sums up what all verdicts of a row rest on.
+func figures(verdicts []Verdict) string {
+	var judged, samples int
+	var worst Duration
+	for _, v := range verdicts {
+		judged, samples, worst = judged+v.Judged, samples+v.Samples, max(worst, v.Worst)
+	}
+	text := ""
+	if judged > 0 {
+		text = fmt.Sprintf("%d times", judged)
+	}
+	if samples > 0 {
+		text = joinDetail(fmt.Sprintf("worst %s of %d", time.Duration(worst).Round(time.Millisecond), samples), text)
+	}
+	return text
 }

@@ -102,7 +102,11 @@ type Verdict struct {
 	Subject  string           `json:"subject,omitempty" yaml:"subject,omitempty"`
 	Scope    string           `json:"scope,omitempty" yaml:"scope,omitempty"`
 	Detail   string           `json:"detail,omitempty" yaml:"detail,omitempty"`
-	Evidence []Event          `json:"evidence,omitempty" yaml:"evidence,omitempty"`
+	// Judged is how many times the claim was put to the test and held; Samples of them were durations, the longest of which was Worst.
+	Judged   int      `json:"judged,omitempty" yaml:"judged,omitempty"`
+	Samples  int      `json:"samples,omitempty" yaml:"samples,omitempty"`
+	Worst    Duration `json:"worst,omitempty" yaml:"worst,omitempty"`
+	Evidence []Event  `json:"evidence,omitempty" yaml:"evidence,omitempty"`
 	// More is how many further pieces of evidence the verdict names.
 	More int `json:"more,omitempty" yaml:"more,omitempty"`
 }

@@ -27,18 +27,19 @@ type Attach struct {
 
 // backend is the quota backend's truth over time.
 type backend struct {
-	quotas   table[string, *history.Quota] // nil: the node is not known any more
-	faults   table[string, string]         // "" as a node means all nodes
+	quotas   table[string, *history.Quota]   // nil: the node is not known any more
+	faults   table[string, *history.Backend] // "" as a node means all nodes; Fault "" means none
 	attached table[Place, bool]
 	attaches map[Place][]*Attach
-	open     map[string]*Attach // by Op
-	known    map[string]time.Duration
+	open     map[string]*Attach         // by Op
+	answered map[string][]time.Duration // when a node's quota was told to somebody, in order
+	held     table[string, int64]       // volumes attached through the API
 }
 
 func newBackend() backend {
 	return backend{
-		quotas: table[string, *history.Quota]{}, faults: table[string, string]{}, attached: table[Place, bool]{},
-		attaches: map[Place][]*Attach{}, open: map[string]*Attach{}, known: map[string]time.Duration{},
+		quotas: table[string, *history.Quota]{}, faults: table[string, *history.Backend]{}, attached: table[Place, bool]{},
+		attaches: map[Place][]*Attach{}, open: map[string]*Attach{}, answered: map[string][]time.Duration{}, held: table[string, int64]{},
 	}
 }
 
@@ -47,16 +48,17 @@ func (b *backend) foldBackend(e history.Event, body *history.Backend) *Attach {
 	case "quota":
 		b.quotas.of(e.Node).set(e.At, body.Quota, e.Ref())
 	case "fault":
-		b.faults.of(e.Node).set(e.At, body.Fault, e.Ref())
+		b.faults.of(e.Node).set(e.At, body, e.Ref())
 	case "get":
-		if _, ok := b.known[e.Node]; !ok && e.Phase == history.OK && body.Quota != nil && body.Fault == "" {
-			b.known[e.Node] = e.At
+		if e.Phase == history.OK && body.Quota != nil && body.Fault == "" {
+			b.answered[e.Node] = append(b.answered[e.Node], e.At)
 		}
 	case "attach":
 		return b.foldAttach(e, body)
 	case "detach":
 		if e.Phase == history.OK && body.Decision != history.Refused && body.Fault == "" {
 			b.attached.of(Place{e.Node, body.Volume}).set(e.At, false, e.Ref())
+			b.foldHeld(e, body)
 		}
 	}
 	return nil
@@ -84,8 +86,29 @@ func (b *backend) foldAttach(e history.Event, body *history.Backend) *Attach {
 	}
 	if body.Decision == history.Accepted {
 		line.set(e.At, true, e.Ref())
+		b.foldHeld(e, body)
 	}
 	return a
+}
+
+func (b *backend) foldHeld(e history.Event, body *history.Backend) {
+	if body.Quota != nil {
+		b.held.of(e.Node).set(e.At, body.Quota.Attached, e.Ref())
+	}
+}
+
+// MostHeld returns the highest number of volumes that Kubernetes had attached to node at some time from the last answer to a quota query before at,
+// or from the history's start, to to.
+func (b *backend) MostHeld(node string, at, to time.Duration) int64 {
+	var from time.Duration
+	if i, _ := slices.BinarySearch(b.answered[node], at); i > 0 {
+		from = b.answered[node][i-1]
+	}
+	var most int64
+	for _, p := range b.held[node].Over(from, to) {
+		most = max(most, p.Value)
+	}
+	return most
 }
 
 // Quota returns the truth about node over time; a nil value means that the backend did not know the node.
@@ -107,8 +130,8 @@ func (b *backend) Usable(node string, from, to time.Duration) (int64, history.Re
 // never did.
 func (b *backend) KnownSince(names ...string) (time.Duration, bool) {
 	for _, n := range names {
-		if at, ok := b.known[n]; ok && n != "" {
-			return at, true
+		if times := b.answered[n]; len(times) > 0 && n != "" {
+			return times[0], true
 		}
 	}
 	return 0, false
@@ -133,12 +156,12 @@ func (b *backend) AllAttaches() map[Place][]*Attach { return b.attaches }
 // Attaches returns the attach requests for a place, by arrival.
 func (b *backend) Attaches(p Place) []*Attach { return b.attaches[p] }
 
-// Outage says whether node could not rely on the backend at some time from from to to: a fault mode was set for it, the backend itself was down,
-// or a fault of the run lay on the way to it.
-func (m *Model) Outage(node string, from, to time.Duration) bool {
+// Outage says whether node could not rely on the backend for an operation ("get", "attach") at some time from from to to: a fault mode was set for
+// it, the backend itself was down, or a fault of the run lay on the way to it.
+func (m *Model) Outage(node, operation string, from, to time.Duration) bool {
 	for _, n := range []string{node, ""} {
 		for _, p := range m.faults[n].Over(from, to) {
-			if p.Value != "" {
+			if f := p.Value; f.Fault != "" && (len(f.Operations) == 0 || slices.Contains(f.Operations, operation)) {
 				return true
 			}
 		}
