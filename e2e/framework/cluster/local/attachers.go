@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 
 	"headroom/drivers"
@@ -57,14 +58,32 @@ func (c *cell) addDriver(ctx context.Context, spec cluster.DriverSpec) (_ none, 
 			return none{}, &cluster.DriverError{Driver: spec.Name, Err: err}
 		}
 	} else {
-		// Each node's driver serves its own attachments, so the call goes where its node is.
-		options.Route = func(nodeID string) string { return "unix://" + driverSocket(nodeID, spec.Name) }
+		// Each node's driver serves its own attachments, so a call goes where its node is; one that names no node may go to any.
+		options.Route = func(nodeID string) string { return c.route(nodeID, spec.Name) }
 	}
 	if d.gate, err = gate.New(options); err != nil {
 		return none{}, err
 	}
 	go func() { report("gate of driver "+spec.Name, d.gate.Serve(context.Background())) }()
-	return none{}, c.startAttacher(ctx, d, spec.Name, options.Listen)
+	if !def.HasController() {
+		return none{}, nil // addNode starts the attacher, which ends when no driver answers it
+	}
+	return none{}, c.startAttacher(ctx, d, spec.Name)
+}
+
+// route is where the driver of a node listens; of any node that runs the driver when nodeID is empty.
+func (c *cell) route(nodeID, driver string) string {
+	if nodeID == "" {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		for _, n := range c.nodes {
+			if slices.Contains(n.drivers, driver) {
+				nodeID = n.name
+				break
+			}
+		}
+	}
+	return "unix://" + driverSocket(nodeID, driver)
 }
 
 func (c *cell) startController(ctx context.Context, d *driverController, def *drivers.Definition, name, socket string) error {
@@ -79,7 +98,13 @@ func (c *cell) startController(ctx context.Context, d *driverController, def *dr
 	return p.start(ctx, "")
 }
 
-func (c *cell) startAttacher(ctx context.Context, d *driverController, name, socket string) error {
+// startAttacher starts the driver's external-attacher, once.
+func (c *cell) startAttacher(ctx context.Context, d *driverController, name string) error {
+	d.attacher.Lock()
+	defer d.attacher.Unlock()
+	if d.attached {
+		return nil
+	}
 	id := attacherID(name)
 	kubeconfig, err := c.componentKubeconfig(id, id, attacherGroup)
 	if err != nil {
@@ -87,10 +112,12 @@ func (c *cell) startAttacher(ctx context.Context, d *driverController, name, soc
 	}
 	port := c.ports(1)
 	p := c.process(id, "csi-attacher", c.binaries.command("csi-attacher",
-		"--csi-address", socket, "--kubeconfig", kubeconfig, "--http-endpoint", "127.0.0.1:"+strconv.Itoa(port), "--v", "4"))
+		"--csi-address", filepath.Join(controllerDir(name), "csi.sock"), "--kubeconfig", kubeconfig, "--http-endpoint", "127.0.0.1:"+strconv.Itoa(port), "--v", "4"))
 	p.healthy = healthz(http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
 	d.processes = append(d.processes, p)
-	return p.start(ctx, "")
+	err = p.start(ctx, "")
+	d.attached = err == nil
+	return err
 }
 
 // driverName names a driver to remove.

@@ -68,8 +68,10 @@ func timeCell(b *testing.B, c components) (up, down time.Duration) {
 	if err != nil {
 		b.Fatal(err)
 	}
+	dumpCPU(t.life.pid)
 	err = t.addTestDriver(ctx, "steady", "n1", "n2")
 	up = time.Since(began)
+	dumpCPU(t.life.pid)
 	began = time.Now()
 	if end := t.Destroy(ctx); end != nil || err != nil {
 		b.Fatal(err, end)

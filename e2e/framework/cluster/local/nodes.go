@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"sync"
 	"syscall"
 	"time"
 
@@ -28,6 +29,7 @@ import (
 // node is a node agent as the cell sees it.
 type node struct {
 	name    string
+	drivers []string
 	agent   *process
 	control *controlClient
 }
@@ -107,7 +109,7 @@ func (c *cell) addNode(ctx context.Context, spec cluster.NodeSpec) (_ none, err 
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 		return cmd, nil
 	})
-	n := &node{name: spec.Name, agent: agent, control: newControlClient(func(ctx context.Context) (net.Conn, error) {
+	n := &node{name: spec.Name, drivers: spec.Drivers, agent: agent, control: newControlClient(func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	})}
 	agent.healthy = func(ctx context.Context) error {
@@ -125,6 +127,14 @@ func (c *cell) addNode(ctx context.Context, spec cluster.NodeSpec) (_ none, err 
 	}
 	if err := n.control.call(ctx, "/ready", none{}, nil); err != nil {
 		return none{}, err
+	}
+	for _, name := range spec.Drivers {
+		c.mu.Lock()
+		d := c.drivers[name]
+		c.mu.Unlock()
+		if err := c.startAttacher(ctx, d, name); err != nil {
+			return none{}, err
+		}
 	}
 	return none{}, c.awaitNodeReady(ctx, spec.Name)
 }
@@ -222,6 +232,9 @@ type driverController struct {
 	gate       *gate.Gate
 	events     *history.Writer
 	processes  []*process
+
+	attacher sync.Mutex // held while the attacher is started
+	attached bool       // the attacher runs
 }
 
 func (d *driverController) closeGate() error {
