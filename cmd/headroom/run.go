@@ -82,7 +82,10 @@ func runSpecs(cmd *cobra.Command, o run.Options, sel selection) error {
 		return errors.Join(err, s.End(context.WithoutCancel(ctx)))
 	}
 	defer release()
-	s.Problem("run the specs", execute(cmd, s, sel))
+	if err = execute(cmd, s, sel); err == nil {
+		err = s.Complete(sel.procs, sel.specs)
+	}
+	s.Problem("run the specs", err)
 	if sel.keep && ctx.Err() == nil {
 		say(cmd.ErrOrStderr(), "kept: export KUBECONFIG=%s\nCtrl-C, or `headroom down`, ends it.\n", s.Kubeconfig())
 		select {
@@ -139,7 +142,8 @@ func execute(cmd *cobra.Command, s *run.Session, sel selection) error {
 	return errors.Join(err, <-followed)
 }
 
-// supervise waits for the spec processes. They are interrupted with the run, and killed when the cluster is gone.
+// supervise waits for the spec processes. They are interrupted with the run, and killed when the cluster is gone or one of them died: the others
+// would go on beside what it left, and the run could not be conclusive any more.
 func supervise(ctx context.Context, s *run.Session, ginkgo *exec.Cmd) error {
 	if err := ginkgo.Start(); err != nil {
 		return err
@@ -147,6 +151,10 @@ func supervise(ctx context.Context, s *run.Session, ginkgo *exec.Cmd) error {
 	done := make(chan error, 1)
 	go func() { done <- ginkgo.Wait() }()
 	group := -ginkgo.Process.Pid
+	watch, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	died := make(chan error, 1)
+	go func() { died <- s.AwaitDeath(watch) }()
 	var cause error
 	for {
 		select {
@@ -155,7 +163,16 @@ func supervise(ctx context.Context, s *run.Session, ginkgo *exec.Cmd) error {
 			if errors.As(err, &exit) && exit.Exited() {
 				err = nil // some specs failed
 			}
+			_ = syscall.Kill(group, syscall.SIGKILL) // spec processes that lost their head
 			return errors.Join(cause, err)
+		case err := <-died:
+			select {
+			case <-s.Done(): // so they went with the cluster
+				continue
+			case <-time.After(time.Second):
+			}
+			_ = syscall.Kill(group, syscall.SIGKILL)
+			return errors.Join(cause, err, ignoreKill(<-done))
 		case <-ctx.Done():
 			cause = errors.New("interrupted")
 			_ = syscall.Kill(group, syscall.SIGINT) // gone already is as good
@@ -164,7 +181,16 @@ func supervise(ctx context.Context, s *run.Session, ginkgo *exec.Cmd) error {
 		case <-s.Done():
 			cause = errors.New("the cluster ended by itself while specs ran; see logs/cell.log")
 			_ = syscall.Kill(group, syscall.SIGKILL)
-			return errors.Join(cause, <-done)
+			return errors.Join(cause, ignoreKill(<-done))
 		}
 	}
+}
+
+// ignoreKill drops what the end of a killed program says.
+func ignoreKill(err error) error {
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nil
+	}
+	return err
 }

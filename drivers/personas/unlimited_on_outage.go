@@ -14,7 +14,10 @@ func init() {
 		Doc:  "answers 0 while the backend does not answer, as if that meant no volumes; to Kubernetes it means no limit",
 		Root: "never-unbounded",
 		// The scheduler is not woken when a finite count becomes unlimited, so pods that wait stay waiting until the flush.
-		MayAlso: []string{"answer-within-quota", "gradual-recovery", "growth-requeues", "no-flush-needed"},
+		MayAlso: []string{
+			"answer-within-quota", "gradual-recovery", "growth-requeues", "no-flush-needed",
+			"quota-outage-refuse", "quota-outage-hang", "quota-outage-garbage",
+		},
 		Mistakes: func() steady.Mistakes {
 			return steady.Mistakes{
 				NodeInfo: func(_ context.Context, right *csi.NodeGetInfoResponse, failing bool) (*csi.NodeGetInfoResponse, error) {

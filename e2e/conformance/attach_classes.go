@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc/codes"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
@@ -86,7 +85,7 @@ func attachClasses(ctx context.Context, b *run.Bench) {
 		b.Check(err)
 	}
 	for i, c := range classes {
-		b.AwaitAttachError(ctx, b.Nodes[i], func(va storagev1.VolumeAttachment) error { return c.judge(va) })
+		b.AwaitAttachCode(ctx, b.Nodes[i], c.name, c.codes...)
 	}
 	asked := make([]int, len(classes))
 	for i, node := range b.Nodes {
@@ -107,21 +106,4 @@ func attachClasses(ctx context.Context, b *run.Bench) {
 			b.StillPending(ctx, pods[i])
 		}
 	}
-}
-
-// judge says whether an attach error is of the class.
-func (c class) judge(va storagev1.VolumeAttachment) error {
-	e := va.Status.AttachError
-	if e == nil {
-		return fmt.Errorf("VolumeAttachment of node %q (%s): want an attach error, got attached=%t without one", va.Spec.NodeName, c.name, va.Status.Attached)
-	}
-	if e.ErrorCode == nil {
-		return fmt.Errorf("VolumeAttachment of node %q (%s): want errorCode %v, got none with message %q", va.Spec.NodeName, c.name, c.codes, e.Message)
-	}
-	for _, want := range c.codes {
-		if codes.Code(*e.ErrorCode) == want {
-			return nil
-		}
-	}
-	return fmt.Errorf("VolumeAttachment of node %q (%s): want errorCode %v, got %v with message %q", va.Spec.NodeName, c.name, c.codes, codes.Code(*e.ErrorCode), e.Message)
 }

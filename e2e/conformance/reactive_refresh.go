@@ -3,6 +3,8 @@ package conformance
 import (
 	"context"
 
+	"google.golang.org/grpc/codes"
+
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
 )
@@ -28,7 +30,8 @@ func reactiveRefresh(ctx context.Context, b *run.Bench) {
 	b.SetForeign(ctx, full, 3) // nobody tells Kubernetes
 	rejected, err := b.Pod(ctx, b.On(0), b.NewVolume(ctx))
 	b.Check(err)
-	b.Check(b.AwaitFailed(ctx, rejected, run.RejectionReason, run.PodStart+run.Rejection+b.Slack()))
+	b.AwaitAttachCode(ctx, full, "full", codes.ResourceExhausted)
+	b.Check(b.AwaitFailed(ctx, rejected, run.RejectionReason, run.Rejection+b.Slack()))
 	// No room at all is reported as 1, because 0 would mean unlimited.
 	b.AwaitCount(ctx, full, 1, run.Scheduled)
 	b.AwaitCount(ctx, free, 3, run.Scheduled)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"google.golang.org/grpc/codes"
-	storagev1 "k8s.io/api/storage/v1"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
@@ -32,26 +31,10 @@ func staleCountRace(ctx context.Context, b *run.Bench) {
 	raced, err := b.Pod(ctx, b.On(), b.NewVolume(ctx))
 	b.Check(err)
 	b.AwaitScheduled(ctx, raced)
-	b.AwaitAttachError(ctx, node, func(va storagev1.VolumeAttachment) error {
-		e := va.Status.AttachError
-		if e == nil || e.ErrorCode == nil || codes.Code(*e.ErrorCode) != codes.ResourceExhausted {
-			return fmt.Errorf("VolumeAttachment of node %q: want errorCode %v, got %v", node, codes.ResourceExhausted, describe(e))
-		}
-		return nil
-	})
+	b.AwaitAttachCode(ctx, node, "full", codes.ResourceExhausted)
 	state, err := b.Quota.State(ctx)
 	b.Check(err)
 	if got := state.Nodes[node].Quota.Attached; got != 2 {
 		b.Check(fmt.Errorf("backend of node %q: want 2 volumes attached, got %d", node, got))
 	}
-}
-
-func describe(e *storagev1.VolumeError) string {
-	switch {
-	case e == nil:
-		return "no error"
-	case e.ErrorCode == nil:
-		return fmt.Sprintf("no code with message %q", e.Message)
-	}
-	return fmt.Sprintf("%v with message %q", codes.Code(*e.ErrorCode), e.Message)
 }

@@ -8,6 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"headroom/e2e/framework/history"
 )
 
 // Failure ends a spec's test; the suite catches it.
@@ -18,6 +20,22 @@ func (b *Bench) Check(err error) {
 	if err != nil {
 		panic(Failure{Err: err})
 	}
+}
+
+// blamed is a failure that is another boundary's than the requirement's own.
+type blamed struct {
+	boundary history.Boundary
+	error
+}
+
+func (e blamed) Unwrap() error { return e.error }
+
+// Blame marks err, when it is not nil, as the failure of a boundary other than the requirement's.
+func Blame(boundary history.Boundary, err error) error {
+	if err == nil {
+		return nil
+	}
+	return blamed{boundary: boundary, error: err}
 }
 
 // Count reads allocatable.count of the bench's driver on a node; nil when it is absent, or the driver's whole entry is.

@@ -25,16 +25,20 @@ type Outcome struct {
 
 // EndSpec records how a spec ended. A failure of the environment leaves the requirement open; one of the driver's own names the driver.
 func (s *Session) EndSpec(r Requirement, o Outcome) {
+	o.Failure = s.unlessGone(o.Failure)
 	body := history.Spec{Title: r.Claim, Boundary: r.Boundary, Outcome: "Held"}
 	phase := history.OK
 	var driver *cluster.DriverError
 	var env *cluster.EnvironmentError
+	var other blamed
 	switch {
 	case o.Failure == nil:
 	case errors.As(o.Failure, &driver):
 		phase, body.Outcome, body.Boundary = history.Fail, "Violated", history.Driver
 	case errors.As(o.Failure, &env):
 		phase, body.Outcome, body.Boundary = history.Unknown, "Inconclusive", history.Harness
+	case errors.As(o.Failure, &other):
+		phase, body.Outcome, body.Boundary = history.Fail, "Violated", other.boundary
 	default:
 		phase, body.Outcome = history.Fail, "Violated"
 	}

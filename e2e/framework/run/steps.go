@@ -3,9 +3,11 @@ package run
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
+	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -133,24 +135,40 @@ func (b *Bench) AwaitScheduled(ctx context.Context, pod Pod) {
 	})
 }
 
-// AwaitAttachError waits until a VolumeAttachment of the driver on the node passes judge.
-func (b *Bench) AwaitAttachError(ctx context.Context, node string, judge func(storagev1.VolumeAttachment) error) {
-	b.Await(ctx, PodStart, func(ctx context.Context) error {
+// AttachAnswer bounds the time from a pod's being placed to the code of its attach error: the attacher may wait 15 s for the driver, twice.
+const AttachAnswer = 35 * time.Second
+
+// AwaitAttachCode waits until a VolumeAttachment of the driver on the node carries one of the codes in its attach error. Another code, or none, is the
+// driver's failure: the attacher passes on what it was told.
+func (b *Bench) AwaitAttachCode(ctx context.Context, node, why string, want ...codes.Code) {
+	b.Check(Blame(history.Driver, b.await(ctx, AttachAnswer, func(ctx context.Context) error {
 		all, err := b.Attachments(ctx)
 		if err != nil {
 			return err
 		}
-		last := fmt.Errorf("node %q: want a VolumeAttachment of driver %q, got none", node, b.Driver)
+		last := fmt.Errorf("node %q (%s): want a VolumeAttachment of driver %q, got none", node, why, b.Driver)
 		for _, va := range all {
 			if va.Spec.NodeName != node || va.Status.Attached {
 				continue
 			}
-			if last = judge(va); last == nil {
+			e := va.Status.AttachError
+			if e != nil && e.ErrorCode != nil && slices.Contains(want, codes.Code(*e.ErrorCode)) {
 				return nil
 			}
+			last = fmt.Errorf("VolumeAttachment of node %q (%s): want errorCode %v, got %s", node, why, want, describe(e))
 		}
 		return last
-	})
+	})))
+}
+
+func describe(e *storagev1.VolumeError) string {
+	switch {
+	case e == nil:
+		return "no error"
+	case e.ErrorCode == nil:
+		return fmt.Sprintf("no code, with message %q", e.Message)
+	}
+	return fmt.Sprintf("%v, with message %q", codes.Code(*e.ErrorCode), e.Message)
 }
 
 // StillPending checks that a pod is on its node and waits, now.

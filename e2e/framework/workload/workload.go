@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
@@ -229,12 +230,14 @@ func (s *Set) explain(ctx context.Context, err error, pod *corev1.Pod, want stri
 	if err == nil {
 		return nil
 	}
+	// The first line says what was waited for; the others print the whole pod.
+	reason, _, _ := strings.Cut(err.Error(), "\n")
 	p, getErr := s.client.CoreV1().Pods(pod.Namespace).Get(context.WithoutCancel(ctx), pod.Name, metav1.GetOptions{})
 	if getErr != nil {
-		return fmt.Errorf("wait for pod %q %s: want it within %s: %w", pod.Name, want, within, errors.Join(err, getErr))
+		return fmt.Errorf("wait for pod %q %s: want it within %s: %s: %w", pod.Name, want, within, reason, getErr)
 	}
-	return fmt.Errorf("wait for pod %q %s: want it within %s, got phase %s, reason %q, node %q, %s: %w", pod.Name, want, within, p.Status.Phase,
-		p.Status.Reason, p.Spec.NodeName, conditions(p), err)
+	return fmt.Errorf("wait for pod %q %s: want it within %s, got phase %s, reason %q, node %q, %s (%s)", pod.Name, want, within, p.Status.Phase,
+		p.Status.Reason, p.Spec.NodeName, conditions(p), reason)
 }
 
 func conditions(p *corev1.Pod) string {

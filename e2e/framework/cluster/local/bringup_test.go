@@ -31,7 +31,7 @@ func BenchmarkBringUp(b *testing.B) {
 			up, down := timeCell(b, c)
 			cellUp, cellDown = append(cellUp, up), append(cellDown, down)
 			if os.Getenv("HEADROOM_NOENV") == "" {
-			up, down = timeEnvtest(b, c)
+				up, down = timeEnvtest(b, c)
 			}
 			envUp, envDown = append(envUp, up), append(envDown, down)
 		}
@@ -86,6 +86,7 @@ func timeEnvtest(b *testing.B, c components) (up, down time.Duration) {
 	began := time.Now()
 	_, err := env.Start()
 	up = time.Since(began)
+	dumpCPU(os.Getpid())
 	began = time.Now()
 	if end := env.Stop(); end != nil || err != nil {
 		b.Fatal(err, end)

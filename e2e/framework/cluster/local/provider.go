@@ -84,7 +84,11 @@ func (p *Provider) Create(ctx context.Context, t scenario.Topology) (cluster.Clu
 		return nil, cluster.Environment("create a cell", err)
 	}
 	if err := c.connect(ctx); err != nil {
-		return nil, cluster.Environment("start the control plane", errors.Join(c.explain(err), c.Destroy(context.WithoutCancel(ctx))))
+		err = c.explain(ctx, err)
+		if destroyed := c.Destroy(context.WithoutCancel(ctx)); c.life.murdered() == nil {
+			err = errors.Join(err, destroyed) // else both say the same
+		}
+		return nil, cluster.Environment("start the control plane", err)
 	}
 	for _, name := range t.Nodes {
 		if err := c.AddNode(ctx, cluster.NodeSpec{Name: name, Kubelet: t.Kubernetes}); err != nil {
@@ -217,6 +221,16 @@ func (c *Cluster) Done() <-chan struct{} {
 		return nil
 	}
 	return c.life.done
+}
+
+// answerTimeout bounds the wait for a cell that has nothing to do but to answer.
+const answerTimeout = 15 * time.Second
+
+// Answers is nil while the cell lives.
+func (c *Cluster) Answers(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	return cluster.Environment("reach the cell", c.control.call(ctx, "/ready", none{}, nil))
 }
 
 // AwaitEnd returns when the cell is gone, for a process that attached to it.

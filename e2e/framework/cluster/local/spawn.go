@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -27,7 +28,6 @@ type life struct {
 
 	once     sync.Once
 	lifeline *os.File
-	listen   []*os.File
 	socket   string
 	endErr   error
 }
@@ -37,12 +37,10 @@ func (p *Provider) spawn() (_ *Cluster, err error) {
 	if err := Preflight(); err != nil {
 		return nil, err
 	}
-	var opened []*os.File
+	var theirs []*os.File // what the cell has copies of: were they kept here, nobody would be refused once the cell is gone
 	defer func() {
-		if err != nil {
-			for _, f := range opened {
-				err = errors.Join(err, f.Close())
-			}
+		for _, f := range theirs {
+			err = errors.Join(err, f.Close())
 		}
 	}()
 	logs := filepath.Join(p.options.RunDir, "logs")
@@ -53,18 +51,22 @@ func (p *Provider) spawn() (_ *Cluster, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("control socket: %w", err)
 	}
-	opened = append(opened, control)
+	theirs = append(theirs, control)
 	api, port, err := listenHost(p.options.Port)
 	if err != nil {
 		return nil, err
 	}
-	opened = append(opened, api)
-	theirs, ours, err := os.Pipe()
+	theirs = append(theirs, api)
+	lifeline, ours, err := os.Pipe()
 	if err != nil {
 		return nil, err
 	}
-	opened = append(opened, ours)
-	defer theirs.Close()
+	theirs = append(theirs, lifeline)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, ours.Close())
+		}
+	}()
 	log, err := os.OpenFile(filepath.Join(logs, "cell.log"), os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o644)
 	if err != nil {
 		return nil, err
@@ -82,12 +84,12 @@ func (p *Provider) spawn() (_ *Cluster, err error) {
 	cmd := entry.Command(programCell)
 	cmd.Stdin = bytes.NewReader(config)
 	cmd.Stdout, cmd.Stderr = log, log
-	cmd.ExtraFiles = []*os.File{theirs, control, api} // lifelineFD, controlFD, apiFD
+	cmd.ExtraFiles = []*os.File{lifeline, control, api} // lifelineFD, controlFD, apiFD
 	cmd.SysProcAttr = namespaces()
 	if err := cmd.Start(); err != nil {
 		return nil, namespaceError(fmt.Errorf("start the cell's first process: %w", err))
 	}
-	l := &life{pid: cmd.Process.Pid, done: make(chan struct{}), lifeline: ours, listen: []*os.File{control, api}, socket: controlSocket(p.options.RunDir), log: log.Name()}
+	l := &life{pid: cmd.Process.Pid, done: make(chan struct{}), lifeline: ours, socket: controlSocket(p.options.RunDir), log: log.Name()}
 	go func() {
 		l.exit = cmd.Wait()
 		close(l.done)
@@ -128,13 +130,11 @@ func (l *life) end(closing func()) error {
 		l.endErr = l.lifeline.Close()
 		select {
 		case <-l.done:
+			l.endErr = errors.Join(l.endErr, l.murdered())
 		case <-time.After(closeTimeout):
 			// PID 1 of a namespace can be killed from outside only.
 			_ = syscall.Kill(l.pid, syscall.SIGKILL)
 			<-l.done
-		}
-		for _, f := range l.listen {
-			l.endErr = errors.Join(l.endErr, f.Close())
 		}
 		if err := os.Remove(l.socket); err != nil && !errors.Is(err, os.ErrNotExist) {
 			l.endErr = errors.Join(l.endErr, err)
@@ -143,8 +143,25 @@ func (l *life) end(closing func()) error {
 	return l.endErr
 }
 
-// explain adds the last words of a cell that ended by itself.
-func (c *Cluster) explain(err error) error {
+// murdered is an error when a signal of somebody else's ended the cell: then it may not have closed its histories. It is for a cell that is gone.
+func (l *life) murdered() error {
+	var exit *exec.ExitError
+	if errors.As(l.exit, &exit) && !exit.Exited() {
+		return fmt.Errorf("the cell's first process was ended from outside (%s)", exitText(l.exit))
+	}
+	return nil
+}
+
+// explain replaces an error by the last words of a cell that ended by itself. Its connections end a moment before it can be reaped, so that an
+// error that is not the cell's own answer waits for that.
+func (c *Cluster) explain(ctx context.Context, err error) error {
+	var answer *remoteError
+	if ctx.Err() == nil && !errors.As(err, &answer) {
+		select {
+		case <-c.life.done:
+		case <-time.After(closeTimeout):
+		}
+	}
 	select {
 	case <-c.life.done:
 		p := process{log: c.life.log}

@@ -1,0 +1,97 @@
+# Two commands matter: `make test` and `make e2e`. Each does all of its own set-up. `make help` lists the rest.
+
+SHELL       := bash
+.SHELLFLAGS := -euo pipefail -c
+.NOTPARALLEL:
+
+# Without cgo everywhere but under -race, so that packages are compiled once for the components, the linters and the tests.
+export CGO_ENABLED := 0
+
+# Not a requirement of go.mod: only the linter itself needs what it depends on.
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+
+# Packages whose tests need a cluster. They run one after the other, without -race: the components are other processes, which it cannot see.
+CLUSTER_TESTS := ./e2e/framework/cluster/local
+KILL_TEST     := ./e2e/killtest
+PERSONA_TABLE := ./e2e/personatest
+# The specs themselves, which are `make e2e`.
+SPECS := ./e2e/suite
+# Unit tests without -race: wiring only, for which all of Kubernetes' client code would be compiled a second time.
+PLAIN_TESTS := ./cmd/headroom
+
+NOT_RACED := $(CLUSTER_TESTS) $(KILL_TEST) $(PERSONA_TABLE) $(SPECS) $(PLAIN_TESTS)
+# The packages with tests that are left.
+RACED = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vxF $(NOT_RACED:./%=-e headroom/%))
+
+# What each stage did; see scripts/stages.sh.
+STAGES := runs/stages
+# $(call watch,STAGE,FLAGS) shows and keeps what `go test -json` says.
+watch = | bin/tally watch $2 $(STAGES)/$1.json
+
+# Flags of `headroom run` for `make e2e`, such as ARGS='--focus count-drop'.
+ARGS :=
+
+.PHONY: help
+help: ## Say what there is to make
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+.PHONY: e2e
+e2e: binaries ## Run all specs on a cluster of real components and judge them (ARGS: flags of `headroom run`)
+	bin/headroom run $(ARGS)
+
+.PHONY: test
+test: build tally ## Run everything below, lint to persona-table
+	@scripts/test.sh
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck, shellcheck
+	@scripts/need.sh shellcheck
+	@files=$$(gofmt -l .); [ -z "$$files" ] || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$files"; exit 1; }
+	shellcheck -x .ci/run scripts/*.sh
+	go vet ./...
+	go run $(STATICCHECK) ./...
+
+.PHONY: unit
+unit: tally ## Unit and golden tests
+	@scripts/need.sh gcc
+	{ code=0; CGO_ENABLED=1 go test -json -race -timeout 10m $(RACED) || code=1; go test -json -timeout 10m $(PLAIN_TESTS) || code=1; exit $$code; } \
+		$(call watch,unit)
+
+.PHONY: cluster-tests
+cluster-tests: binaries tally ## Tests of the local cluster
+	go test -json -count 1 -timeout 15m $(CLUSTER_TESTS) $(call watch,cluster-tests)
+
+.PHONY: kill-test
+kill-test: binaries tally ## Kill runs at every phase and look for what is left
+	go test -json -count 1 -timeout 30m $(KILL_TEST) $(call watch,kill-test,-v)
+
+.PHONY: persona-table
+persona-table: binaries tally ## Each broken driver is caught, for its own mistake only
+	go test -json -count 1 -timeout 30m $(PERSONA_TABLE) $(call watch,persona-table,-v)
+
+.PHONY: bench
+bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
+	go test -run '^$$' -bench BringUp -benchtime 1x -timeout 30m ./e2e/framework/cluster/local
+
+.PHONY: smoke
+smoke: binaries ## The smoke specs as an ordinary user (as `nobody` when run by root)
+	scripts/smoke.sh
+
+.PHONY: build
+build: ## Build bin/headroom
+	@scripts/need.sh go
+	go build -o bin/headroom ./cmd/headroom
+
+.PHONY: binaries
+binaries: build ## Build the cluster's components, once per machine
+	bin/headroom binaries build
+
+.PHONY: tally
+tally:
+	@scripts/need.sh go
+	@go build -o bin/tally ./scripts/tally
+	@mkdir -p $(STAGES)
+
+.PHONY: clean
+clean: ## Remove bin/ and all run directories; component binaries stay in their cache
+	rm -rf bin runs

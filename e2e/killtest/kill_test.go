@@ -1,0 +1,245 @@
+package killtest
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"headroom/e2e/framework/history"
+)
+
+var seedFlag = flag.Int64("kill.seed", 0, "seed of the instants and victims; 0 means a new one")
+
+const (
+	// kills is how often each phase is killed.
+	kills = 5
+	// atOnce is how many runs there are at a time: two share the processors well, for each of them often waits.
+	atOnce = 2
+	// wantComponents is at how many kills the control plane must have been alive, or the test shows little.
+	wantComponents = 15
+	// tries is how often a phase that was over before the signal came is tried.
+	tries = 3
+)
+
+// result is one row of the tally.
+type result struct {
+	phase, at, victim string
+	components        int
+	code, judged      int
+	took              time.Duration
+}
+
+func TestKill(t *testing.T) {
+	headroom := command(t)
+	seed := *seedFlag
+	if seed == 0 {
+		seed = int64(rand.Uint32()) + 1
+	}
+	t.Logf("seed %d (-kill.seed)", seed)
+	plan := plan(seed)
+	var mu sync.Mutex
+	var results []result
+	slots := make(chan struct{}, atOnce)
+	t.Setenv("XDG_STATE_HOME", t.TempDir()) // the registry of `headroom down`
+	began := time.Now()
+	t.Run("at", func(t *testing.T) {
+		dir := t.TempDir()
+		for i, k := range plan {
+			t.Run(fmt.Sprintf("%s/%s/%02d", k.phase, k.victim, i), func(t *testing.T) {
+				t.Parallel()
+				slots <- struct{}{}
+				defer func() { <-slots }()
+				r := k.run(t, headroom, filepath.Join(dir, fmt.Sprintf("run%02d", i)), seed+int64(i))
+				mu.Lock()
+				defer mu.Unlock()
+				results = append(results, r)
+			})
+		}
+	})
+	t.Logf("%d kills in %s\n%s", len(results), time.Since(began).Round(time.Second), tally(results))
+	alive := 0
+	for _, r := range results {
+		if r.components > 0 {
+			alive++
+		}
+	}
+	if len(results) != len(phases)*kills || alive < wantComponents {
+		t.Errorf("want %d kills, the control plane alive at %d of them or more; got %d and %d", len(phases)*kills, wantComponents, len(results), alive)
+	}
+	registryIsTidied(t, headroom)
+}
+
+// registryIsTidied checks that killed commands do not stay in the registry of `headroom down`.
+func registryIsTidied(t *testing.T, headroom string) {
+	out, err := exec.Command(headroom, "down").CombinedOutput()
+	if err != nil || !strings.Contains(string(out), "no cluster of yours is running") {
+		t.Errorf("headroom down after the kills: want no cluster, got %v: %s", err, out)
+	}
+	left, err := filepath.Glob(filepath.Join(os.Getenv("XDG_STATE_HOME"), "headroom", "clusters", "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("the registry after headroom down: want nothing, got %q (%v)", left, err)
+	}
+}
+
+// errLate says that a phase was over before the signal came.
+var errLate = errors.New("too late")
+
+// run kills one run, again when the first signal came too late.
+func (k kill) run(t *testing.T, headroom, dir string, seed int64) result {
+	for try := range tries {
+		r, err := k.try(t, headroom, fmt.Sprintf("%s-%d", dir, try+1), seed)
+		if err == nil {
+			return r
+		}
+		if !errors.Is(err, errLate) {
+			t.Fatal(err)
+		}
+		t.Logf("try %d: %v", try+1, err)
+	}
+	t.Fatalf("the signal came too late %d times", tries)
+	return result{}
+}
+
+func (k kill) try(t *testing.T, headroom, dir string, seed int64) (result, error) {
+	r := result{phase: k.phase, at: k.at.name, victim: k.victim}
+	run := start(t, headroom, dir, k.spec(), seed)
+	if err := run.reach(k.at); err != nil {
+		return r, fmt.Errorf("%w\n%s", err, run.said())
+	}
+	time.Sleep(k.delay)
+	victim, err := k.choose(run)
+	if err != nil {
+		return r, err
+	}
+	r.components = len(run.watch.components())
+	if err := run.watch.kill(victim); err != nil {
+		return r, fmt.Errorf("%w: kill %s, process %d: %w", errLate, k.victim, victim, err)
+	}
+	at := history.Now()
+	took, err := run.gone()
+	r.took, r.code = took, run.code
+	if run.seen(k.over.file, func(e history.Event) bool { return e.At < at && k.over.match(e) }) {
+		return r, fmt.Errorf("%w: %s", errLate, k.over.name)
+	}
+	if err != nil {
+		t.Errorf("%s killed at %s: %v\nit said:\n%s", k.victim, k.at.name, err, run.said())
+	}
+	k.judge(t, headroom, run, &r)
+	return r, nil
+}
+
+// choose picks the victim among those that fit.
+func (k kill) choose(run *trial) (int, error) {
+	if k.victim == victimCommand {
+		return run.watch.root, nil
+	}
+	for deadline := time.Now().Add(goneLimit); time.Now().Before(deadline); time.Sleep(pollInterval) {
+		fit := run.watch.named(victims[k.victim].argv0)
+		if len(fit) > 0 {
+			return fit[k.choice%len(fit)], nil
+		}
+		if run.ended() {
+			return 0, fmt.Errorf("%w: the run has ended, with exit code %d", errLate, run.code)
+		}
+	}
+	return 0, fmt.Errorf("%w: no %s among the processes of the run", errLate, k.victim)
+}
+
+// judge checks what the command said, and what its run directory is good for.
+func (k kill) judge(t *testing.T, headroom string, run *trial, r *result) {
+	said := run.said()
+	if v := victims[k.victim]; k.victim != victimCommand {
+		if run.code != 3 && run.code != 4 {
+			t.Errorf("%s killed at %s: want exit code 3 or 4, got %d; it said:\n%s", k.victim, k.at.name, run.code, said)
+		}
+		if !v.message.MatchString(said) {
+			t.Errorf("%s killed at %s: want a message with %q, got:\n%s", k.victim, k.at.name, v.message, said)
+		}
+	}
+	code, output, err := run.judged(headroom)
+	if err != nil {
+		t.Errorf("headroom check %s: %v", run.dir, err)
+	}
+	if r.judged = code; code != 3 && code != 4 || strings.TrimSpace(output) == "" {
+		t.Errorf("%s killed at %s: headroom check: want exit code 3 or 4 and a report, got %d:\n%s", k.victim, k.at.name, code, output)
+	}
+}
+
+// tally is the table of all kills.
+func tally(results []result) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(w, "PHASE\tVICTIM\tAT\tCONTROL PLANE\tEXIT\tCHECK\tGONE AFTER")
+	for _, phase := range phases {
+		for _, r := range results {
+			if r.phase != phase {
+				continue
+			}
+			plane, exit := "-", fmt.Sprint(r.code)
+			if r.components > 0 {
+				plane = "alive"
+			}
+			if r.code < 0 {
+				exit = "killed"
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.phase, r.victim, r.at, plane, exit, r.judged, r.took.Round(time.Millisecond))
+		}
+	}
+	if err := w.Flush(); err != nil {
+		return err.Error()
+	}
+	return b.String()
+}
+
+var build = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "headroom-kill-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "headroom")
+	cmd := exec.Command("go", "build", "-o", path, "headroom/cmd/headroom")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("build headroom: %w\n%s", err, out)
+	}
+	if out, err := exec.Command(path, "binaries", "build").CombinedOutput(); err != nil {
+		return dir, fmt.Errorf("build the components: %w\n%s", err, out)
+	}
+	return path, nil
+})
+
+// command is the path of the headroom command, built once.
+func command(t *testing.T) string {
+	if testing.Short() {
+		t.Skip("-short: this test kills real clusters, which takes minutes")
+	}
+	path, err := build()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+func TestMain(m *testing.M) {
+	flag.Parse()
+	code := m.Run()
+	if !testing.Short() {
+		if path, _ := build(); path != "" {
+			_ = os.RemoveAll(filepath.Dir(path)) // temporary anyway
+		}
+	}
+	os.Exit(code)
+}
+
+// message is what a command must say that ended because of a kill elsewhere.
+var _ = regexp.MustCompile
