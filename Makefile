@@ -16,8 +16,9 @@ KILL_TEST     := ./e2e/killtest
 PERSONA_TABLE := ./e2e/personatest
 # The specs themselves, which are `make e2e`.
 SPECS := ./e2e/suite
-# Unit tests without -race: wiring only, for which all of Kubernetes' client code would be compiled a second time.
-PLAIN_TESTS := ./cmd/headroom
+# Unit tests without -race: the command and the engine link most of Kubernetes, which would be compiled a second time; the binaries' tests start
+# themselves as other programs a hundred times, and a start under -race takes a second.
+PLAIN_TESTS := ./cmd/headroom ./e2e ./e2e/framework/binaries ./e2e/framework/run
 
 NOT_RACED := $(CLUSTER_TESTS) $(KILL_TEST) $(PERSONA_TABLE) $(SPECS) $(PLAIN_TESTS)
 # The packages with tests that are left.
@@ -54,7 +55,7 @@ lint: ## gofmt, go vet, staticcheck, shellcheck
 .PHONY: unit
 unit: tally ## Unit and golden tests
 	@scripts/need.sh gcc
-	{ code=0; CGO_ENABLED=1 go test -json -race -timeout 10m $(RACED) || code=1; go test -json -timeout 10m $(PLAIN_TESTS) || code=1; exit $$code; } \
+	@{ code=0; CGO_ENABLED=1 go test -json -race -timeout 10m $(RACED) || code=1; go test -json -timeout 10m $(PLAIN_TESTS) || code=1; exit $$code; } \
 		$(call watch,unit)
 
 .PHONY: cluster-tests

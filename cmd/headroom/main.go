@@ -70,7 +70,7 @@ func noArguments(cmd *cobra.Command, args []string) error {
 	if len(args) == 0 {
 		return nil
 	}
-	return usageError{fmt.Errorf("%s: unknown command or argument %q\n  see: %s --help", cmd.CommandPath(), args[0], cmd.CommandPath())}
+	return usageError{fmt.Errorf("unknown command or argument %q\n  see: %s --help", args[0], cmd.CommandPath())}
 }
 
 // exitCode is the program's answer to err.

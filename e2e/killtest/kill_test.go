@@ -8,7 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -18,7 +18,10 @@ import (
 	"headroom/e2e/framework/history"
 )
 
-var seedFlag = flag.Int64("kill.seed", 0, "seed of the instants and victims; 0 means a new one")
+var (
+	seedFlag    = flag.Int64("kill.seed", 0, "seed of the instants and victims; 0 means a new one")
+	programFlag = flag.String("kill.headroom", "", "absolute path of the headroom command to kill; empty builds it")
+)
 
 const (
 	// kills is how often each phase is killed.
@@ -50,7 +53,6 @@ func TestKill(t *testing.T) {
 	var mu sync.Mutex
 	var results []result
 	slots := make(chan struct{}, atOnce)
-	t.Setenv("XDG_STATE_HOME", t.TempDir()) // the registry of `headroom down`
 	began := time.Now()
 	t.Run("at", func(t *testing.T) {
 		dir := t.TempDir()
@@ -80,12 +82,12 @@ func TestKill(t *testing.T) {
 }
 
 // registryIsTidied checks that killed commands do not stay in the registry of `headroom down`.
-func registryIsTidied(t *testing.T, headroom string) {
-	out, err := exec.Command(headroom, "down").CombinedOutput()
+func registryIsTidied(t *testing.T, headroom program) {
+	out, err := headroom.command("down").CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "no cluster of yours is running") {
 		t.Errorf("headroom down after the kills: want no cluster, got %v: %s", err, out)
 	}
-	left, err := filepath.Glob(filepath.Join(os.Getenv("XDG_STATE_HOME"), "headroom", "clusters", "*"))
+	left, err := filepath.Glob(filepath.Join(headroom.state, "headroom", "clusters", "*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("the registry after headroom down: want nothing, got %q (%v)", left, err)
 	}
@@ -95,7 +97,7 @@ func registryIsTidied(t *testing.T, headroom string) {
 var errLate = errors.New("too late")
 
 // run kills one run, again when the first signal came too late.
-func (k kill) run(t *testing.T, headroom, dir string, seed int64) result {
+func (k kill) run(t *testing.T, headroom program, dir string, seed int64) result {
 	for try := range tries {
 		r, err := k.try(t, headroom, fmt.Sprintf("%s-%d", dir, try+1), seed)
 		if err == nil {
@@ -105,60 +107,76 @@ func (k kill) run(t *testing.T, headroom, dir string, seed int64) result {
 			t.Fatal(err)
 		}
 		t.Logf("try %d: %v", try+1, err)
+		k.delay /= 4
 	}
 	t.Fatalf("the signal came too late %d times", tries)
 	return result{}
 }
 
-func (k kill) try(t *testing.T, headroom, dir string, seed int64) (result, error) {
+func (k kill) try(t *testing.T, headroom program, dir string, seed int64) (result, error) {
 	r := result{phase: k.phase, at: k.at.name, victim: k.victim}
 	run := start(t, headroom, dir, k.spec(), seed)
-	if err := run.reach(k.at); err != nil {
+	began, err := run.reach(k.look)
+	if err != nil {
 		return r, fmt.Errorf("%w\n%s", err, run.said())
 	}
-	time.Sleep(k.delay)
 	victim, err := k.choose(run)
 	if err != nil {
 		return r, err
 	}
+	if k.look.name != k.at.name {
+		if began, err = run.reach(k.at); err != nil {
+			return r, fmt.Errorf("%w\n%s", err, run.said())
+		}
+	}
+	time.Sleep(k.delay)
 	r.components = len(run.watch.components())
 	if err := run.watch.kill(victim); err != nil {
-		return r, fmt.Errorf("%w: kill %s, process %d: %w", errLate, k.victim, victim, err)
+		return r, err
 	}
 	at := history.Now()
 	took, err := run.gone()
 	r.took, r.code = took, run.code
-	if run.seen(k.over.file, func(e history.Event) bool { return e.At < at && k.over.match(e) }) {
-		return r, fmt.Errorf("%w: %s", errLate, k.over.name)
-	}
 	if err != nil {
-		t.Errorf("%s killed at %s: %v\nit said:\n%s", k.victim, k.at.name, err, run.said())
+		t.Errorf("%s killed at %s: %v\nthe command said:\n%s", k.victim, k.at.name, err, run.said())
+	}
+	for when, ok := run.seen(k.over); ok; when, ok = run.seen(k.over) {
+		if began < when && when < at {
+			return r, fmt.Errorf("%w: %s", errLate, k.over.name)
+		}
+	}
+	if k.victim == victimSpec && !slices.Contains(run.members(), victim.pid) {
+		return r, fmt.Errorf("%w: the spec process had left the run", errLate)
 	}
 	k.judge(t, headroom, run, &r)
 	return r, nil
 }
 
 // choose picks the victim among those that fit.
-func (k kill) choose(run *trial) (int, error) {
-	if k.victim == victimCommand {
-		return run.watch.root, nil
-	}
+func (k kill) choose(run *trial) (process, error) {
 	for deadline := time.Now().Add(goneLimit); time.Now().Before(deadline); time.Sleep(pollInterval) {
 		fit := run.watch.named(victims[k.victim].argv0)
+		switch k.victim {
+		case victimCommand:
+			fit = slices.DeleteFunc(fit, func(p process) bool { return p.pid != run.watch.root })
+		case victimSpec: // one that has not joined the run is no part of it yet, one that has left no more
+			members := run.members()
+			fit = slices.DeleteFunc(fit, func(p process) bool { return !slices.Contains(members, p.pid) })
+		}
 		if len(fit) > 0 {
 			return fit[k.choice%len(fit)], nil
 		}
 		if run.ended() {
-			return 0, fmt.Errorf("%w: the run has ended, with exit code %d", errLate, run.code)
+			return process{}, fmt.Errorf("%w: the run has ended, with exit code %d", errLate, run.code)
 		}
 	}
-	return 0, fmt.Errorf("%w: no %s among the processes of the run", errLate, k.victim)
+	return process{}, fmt.Errorf("%w: no %s among the processes of the run", errLate, k.victim)
 }
 
 // judge checks what the command said, and what its run directory is good for.
-func (k kill) judge(t *testing.T, headroom string, run *trial, r *result) {
+func (k kill) judge(t *testing.T, headroom program, run *trial, r *result) {
 	said := run.said()
-	if v := victims[k.victim]; k.victim != victimCommand {
+	if v := victims[k.victim]; v.message != nil {
 		if run.code != 3 && run.code != 4 {
 			t.Errorf("%s killed at %s: want exit code 3 or 4, got %d; it said:\n%s", k.victim, k.at.name, run.code, said)
 		}
@@ -179,7 +197,8 @@ func (k kill) judge(t *testing.T, headroom string, run *trial, r *result) {
 func tally(results []result) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
-	fmt.Fprintln(w, "PHASE\tVICTIM\tAT\tCONTROL PLANE\tEXIT\tCHECK\tGONE AFTER")
+	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) } // a strings.Builder takes everything
+	line("PHASE\tVICTIM\tAT\tCONTROL PLANE\tEXIT\tCHECK\tGONE AFTER")
 	for _, phase := range phases {
 		for _, r := range results {
 			if r.phase != phase {
@@ -192,7 +211,7 @@ func tally(results []result) string {
 			if r.code < 0 {
 				exit = "killed"
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", r.phase, r.victim, r.at, plane, exit, r.judged, r.took.Round(time.Millisecond))
+			line("%s\t%s\t%s\t%s\t%s\t%d\t%s", r.phase, r.victim, r.at, plane, exit, r.judged, r.took.Round(time.Millisecond))
 		}
 	}
 	if err := w.Flush(); err != nil {
@@ -201,25 +220,30 @@ func tally(results []result) string {
 	return b.String()
 }
 
-var build = sync.OnceValues(func() (string, error) {
-	dir, err := os.MkdirTemp("", "headroom-kill-")
-	if err != nil {
+// built is the directory of the headroom command.
+var built string
+
+var build = sync.OnceValues(func() (path string, err error) {
+	if built, err = os.MkdirTemp("", "headroom-kill-"); err != nil {
 		return "", err
 	}
-	path := filepath.Join(dir, "headroom")
-	cmd := exec.Command("go", "build", "-o", path, "headroom/cmd/headroom")
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := cmd.CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("build headroom: %w\n%s", err, out)
+	if path = *programFlag; path == "" {
+		path = filepath.Join(built, "headroom")
+		cmd := exec.Command("go", "build", "-o", path, "headroom/cmd/headroom")
+		cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+		if out, err := cmd.CombinedOutput(); err != nil {
+			return "", fmt.Errorf("build headroom: %w\n%s", err, out)
+		}
 	}
 	if out, err := exec.Command(path, "binaries", "build").CombinedOutput(); err != nil {
-		return dir, fmt.Errorf("build the components: %w\n%s", err, out)
+		return "", fmt.Errorf("build the components: %w\n%s", err, out)
 	}
 	return path, nil
 })
 
-// command is the path of the headroom command, built once.
-func command(t *testing.T) string {
+// command is the headroom command, built once, with a registry of this test's own.
+func command(t *testing.T) program {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("-short: this test kills real clusters, which takes minutes")
 	}
@@ -227,19 +251,19 @@ func command(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return path
+	return program{path: path, state: t.TempDir()}
 }
 
 func TestMain(m *testing.M) {
-	flag.Parse()
+	if ns := os.Getenv(strayVariable); ns != "" {
+		strayMain(ns)
+	}
 	code := m.Run()
-	if !testing.Short() {
-		if path, _ := build(); path != "" {
-			_ = os.RemoveAll(filepath.Dir(path)) // temporary anyway
+	if built != "" {
+		if err := os.RemoveAll(built); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
 		}
 	}
 	os.Exit(code)
 }
-
-// message is what a command must say that ended because of a kill elsewhere.
-var _ = regexp.MustCompile

@@ -21,9 +21,21 @@ const (
 	reachLimit = 4 * time.Minute
 	// goneLimit is how long a killed run may take to be gone.
 	goneLimit = 20 * time.Second
-	// pollInterval is the time between two looks at a history: the collect phase lasts about 150 ms.
-	pollInterval = 2 * time.Millisecond
+	// pollInterval is the time between two looks at a history. It is short because the collect phase is.
+	pollInterval = time.Millisecond
 )
+
+// program is the headroom command.
+type program struct {
+	path  string
+	state string // directory of its registry of clusters
+}
+
+func (p program) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(p.path, args...)
+	cmd.Env = append(os.Environ(), "XDG_STATE_HOME="+p.state)
+	return cmd
+}
 
 // trial is one run of the headroom command, to be killed.
 type trial struct {
@@ -36,7 +48,7 @@ type trial struct {
 }
 
 // start starts a run of the specs that match focus. It is gone when the test ends.
-func start(t *testing.T, headroom, dir, focus string, seed int64) *trial {
+func start(t *testing.T, headroom program, dir, focus string, seed int64) *trial {
 	t.Helper()
 	r := &trial{dir: dir, output: dir + ".out", watch: newWatch(dir), exited: make(chan struct{}), files: map[string]*tail{}}
 	out, err := os.Create(r.output)
@@ -44,8 +56,8 @@ func start(t *testing.T, headroom, dir, focus string, seed int64) *trial {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := exec.Command(headroom, "run", "--run-dir", dir, "--focus", focus, "--procs", "2", "--seed", fmt.Sprint(seed))
-	cmd.Env = append(os.Environ(), markVariable+"="+dir)
+	cmd := headroom.command("run", "--run-dir", dir, "--focus", focus, "--procs", "2", "--seed", fmt.Sprint(seed))
+	cmd.Env = append(cmd.Env, markVariable+"="+dir)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // the run ends with this test, even when that is killed
 	if err := cmd.Start(); err != nil {
@@ -79,35 +91,41 @@ func (r *trial) ended() bool {
 	}
 }
 
-// reach waits until the history holds an event that match likes.
-func (r *trial) reach(at instant) error {
+// reach waits until the history holds the event that marks an instant, and returns the event's time.
+func (r *trial) reach(at instant) (time.Duration, error) {
 	for deadline := time.Now().Add(reachLimit); time.Now().Before(deadline); time.Sleep(pollInterval) {
-		if r.seen(at.file, at.match) {
-			return nil
+		if when, ok := r.seen(at); ok {
+			return when, nil
 		}
 		if r.ended() {
-			return fmt.Errorf("the run ended, with exit code %d, before %s", r.code, at.name)
+			err := fmt.Errorf("the run ended, with exit code %d, before %s", r.code, at.name)
+			if r.code == 0 { // before it was seen, that is: all went well
+				err = fmt.Errorf("%w: %w", errLate, err)
+			}
+			return 0, err
 		}
 	}
-	return fmt.Errorf("the run did not come to %s within %s", at.name, reachLimit)
+	return 0, fmt.Errorf("the run did not come to %s within %s", at.name, reachLimit)
 }
 
-// seen says whether an event that match likes has been written, since the last call, to a file below events/ that fits the pattern.
-func (r *trial) seen(pattern string, match func(history.Event) bool) bool {
-	paths, err := filepath.Glob(filepath.Join(r.dir, "events", pattern))
+// seen returns the time of the next event that marks an instant, if it has been written.
+func (r *trial) seen(at instant) (time.Duration, bool) {
+	paths, err := filepath.Glob(filepath.Join(r.dir, "events", at.file))
 	if err != nil {
 		panic(err)
 	}
-	found := false
 	for _, path := range paths {
-		if r.files[path] == nil {
-			r.files[path] = &tail{path: path}
+		key := at.name + "\x00" + path
+		if r.files[key] == nil {
+			r.files[key] = &tail{path: path}
 		}
-		for _, e := range r.files[path].read() {
-			found = found || match(e)
+		for _, e := range r.files[key].read() {
+			if at.match(e) {
+				return e.At, true
+			}
 		}
 	}
-	return found
+	return 0, false
 }
 
 // tail reads a history file that still grows.
@@ -138,14 +156,42 @@ func (f *tail) read() []history.Event {
 	return out
 }
 
+// members are the numbers of the spec processes that joined the run and have not left it.
+func (r *trial) members() []int {
+	paths, err := filepath.Glob(filepath.Join(r.dir, "events", joined.file))
+	if err != nil {
+		panic(err)
+	}
+	var out []int
+	for _, path := range paths {
+		var open struct {
+			PID int `json:"pid"`
+		}
+		left := false
+		for _, e := range (&tail{path: path}).read() {
+			left = left || e.Key == history.KeyClose
+			if e.Key == history.KeyOpen && e.Decode(&open) != nil {
+				panic("open record of " + path)
+			}
+		}
+		if !left && open.PID != 0 {
+			out = append(out, open.PID)
+		}
+	}
+	return out
+}
+
 // gone waits until nothing of the run is left and the command has ended, and says how long that took.
 func (r *trial) gone() (time.Duration, error) {
 	began := time.Now()
 	for {
-		left := r.watch.left()
 		took := time.Since(began)
-		if len(left) == 0 && r.ended() {
-			return took, nil
+		var left []string
+		// What else there is takes longer to find, and does not go before the processes.
+		if r.ended() && len(r.watch.running()) == 0 || took > goneLimit {
+			if left = r.watch.left(); len(left) == 0 && r.ended() {
+				return took, nil
+			}
 		}
 		if took > goneLimit {
 			return took, fmt.Errorf("left %s after the kill:\n  %s", took.Round(time.Millisecond), strings.Join(left, "\n  "))
@@ -164,8 +210,8 @@ func (r *trial) said() string {
 }
 
 // judged is what `headroom check` answers of the run directory.
-func (r *trial) judged(headroom string) (code int, output string, err error) {
-	out, err := exec.Command(headroom, "check", r.dir).CombinedOutput()
+func (r *trial) judged(headroom program) (code int, output string, err error) {
+	out, err := headroom.command("check", r.dir).CombinedOutput()
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return exit.ExitCode(), string(out), nil

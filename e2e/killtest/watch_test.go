@@ -24,19 +24,23 @@ type watch struct {
 	mark   string // the run directory: it is in the environment of every process of the run, unless that cleared its own
 	root   int    // the command
 	own    map[string]bool
-	before map[string]int  // mounts
+	before map[string]int // mounts
 	stop   chan struct{}
 	done   sync.WaitGroup
 
-	mu      sync.Mutex
-	members map[process]string // with argv[0]
-	spaces  map[string]string  // namespace to who was in it
-	end     uint64             // ticks at the kill; 0 before
+	mu        sync.Mutex
+	members   map[process]string // with argv[0]
+	strangers map[process]bool   // that do not name the run
+	spaces    map[string]string  // namespace to who was in it
+	end       uint64             // ticks at the kill; 0 before
 }
 
 // newWatch is made before the run starts.
 func newWatch(mark string) *watch {
-	w := &watch{mark: mark, own: map[string]bool{}, before: mounts(), stop: make(chan struct{}), members: map[process]string{}, spaces: map[string]string{}}
+	w := &watch{
+		mark: mark, own: map[string]bool{}, before: mounts(), stop: make(chan struct{}),
+		members: map[process]string{}, strangers: map[process]bool{}, spaces: map[string]string{},
+	}
 	for _, ns := range spacesOf("self") {
 		w.own[ns] = true
 	}
@@ -50,7 +54,7 @@ func (w *watch) follow(root int) {
 		tick := time.NewTicker(scanInterval)
 		defer tick.Stop()
 		for {
-			w.scan()
+			w.scan(false)
 			select {
 			case <-w.stop:
 				return
@@ -65,24 +69,28 @@ func (w *watch) close() {
 	w.done.Wait()
 }
 
-// scan adds the processes that belong to the run now, with their namespaces: the command, those that name the run, and all descendants.
-func (w *watch) scan() {
+// scan adds the processes that belong to the run now, with their namespaces: the command, those that name the run, and all descendants. Whether
+// a process names the run is looked at once, unless again is set.
+func (w *watch) scan(again bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if again {
+		clear(w.strangers)
+	}
 	all := processes()
 	for grown := true; grown; {
 		grown = false
 		for pid, s := range all {
-			_, known := w.members[s.process]
-			if known {
+			if _, known := w.members[s.process]; known {
 				continue
 			}
-			parent, hasParent := all[s.parent]
-			_, child := w.members[parent.process]
-			if pid == w.root || hasParent && child || mentions(pid, w.mark) {
-				w.members[s.process] = ""
-				grown = true
+			_, child := w.members[all[s.parent].process]
+			if !child && pid != w.root && (w.strangers[s.process] || !mentions(pid, w.mark)) {
+				w.strangers[s.process] = true
+				continue
 			}
+			w.members[s.process] = ""
+			grown = true
 		}
 	}
 	if w.end == 0 {
@@ -103,38 +111,43 @@ func (w *watch) scan() {
 }
 
 // named are the living processes of the run whose argv[0] fits, in the order of their numbers.
-func (w *watch) named(fits func(argv0 string) bool) []int {
+func (w *watch) named(fits func(argv0 string) bool) []process {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	var out []int
+	var out []process
 	for p, argv0 := range w.members {
 		if fits(argv0) && p.alive() {
-			out = append(out, p.pid)
+			out = append(out, p)
 		}
 	}
-	slices.Sort(out)
+	slices.SortFunc(out, func(a, b process) int { return a.pid - b.pid })
 	return out
 }
 
 // components are the living control plane processes of this very run.
-func (w *watch) components() []int {
-	return w.named(func(argv0 string) bool { return slices.Contains([]string{"kube-apiserver", "etcd"}, filepath.Base(argv0)) })
+func (w *watch) components() []process {
+	return w.named(func(argv0 string) bool {
+		return slices.Contains([]string{"kube-apiserver", "etcd"}, filepath.Base(argv0))
+	})
 }
 
 // kill sends SIGKILL to one process of the run. What is alive afterwards is left over, and what starts afterwards is not the run's unless it says so.
-func (w *watch) kill(pid int) error {
+func (w *watch) kill(p process) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.end = ticks()
-	return syscall.Kill(pid, syscall.SIGKILL)
+	if !p.alive() {
+		return fmt.Errorf("%w: process %d has ended", errLate, p.pid)
+	}
+	if err := syscall.Kill(p.pid, syscall.SIGKILL); err != nil {
+		return fmt.Errorf("%w: kill process %d: %w", errLate, p.pid, err)
+	}
+	return nil
 }
 
 // left says what of the run is still there, one line each.
 func (w *watch) left() []string {
-	if running := w.running(); len(running) > 0 {
-		return running // the rest takes long to find, and is not gone before these
-	}
-	w.scan() // a process that nobody knew yet
+	w.scan(true) // finds processes that nobody knew yet
 	out := w.running()
 	w.mu.Lock()
 	defer w.mu.Unlock()

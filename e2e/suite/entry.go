@@ -76,20 +76,31 @@ func Run(t ginkgo.GinkgoTestingT) {
 			ginkgo.Fail(err.Error())
 		}
 		session = s
-		go exitWith(s)
+		if owned == nil { // the owner outlives the cluster, to judge
+			go exitWith(s)
+		}
 	})
 	ginkgo.SynchronizedAfterSuite(func() {
-		if session != nil {
-			if err := session.Close(); err != nil {
-				ginkgo.Fail(err.Error())
-			}
+		if ginkgo.GinkgoParallelProcess() != 1 {
+			leave()
 		}
 	}, func(ctx context.Context) {
+		leave() // process 1 waits for the others until now; was it killed meanwhile, that must show
 		if owned != nil {
 			judge(ctx, owned)
 		}
 	})
 	ginkgo.RunSpecs(t, "headroom")
+}
+
+// leave ends this process's part in the run.
+func leave() {
+	if session == nil {
+		return
+	}
+	if err := session.Close(); err != nil {
+		ginkgo.Fail(err.Error())
+	}
 }
 
 // exitWith ends this process when the cluster is gone: it has nothing left to do, and must not stay behind when the run was killed.
@@ -123,7 +134,8 @@ func Select(focus, labels string) ([]string, error) {
 	}
 	filter, err := types.ParseLabelFilter(labels)
 	if err != nil {
-		return nil, fmt.Errorf("--label-filter %q: %w", labels, err)
+		// Ginkgo's own message is coloured and of several lines.
+		return nil, fmt.Errorf("--label-filter %q is no Ginkgo label filter: want one such as %q or %q", labels, "!slow", "smoke || slow")
 	}
 	var known, chosen []string
 	for _, r := range run.Requirements() {

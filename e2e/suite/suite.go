@@ -51,11 +51,16 @@ type failure struct{ message string }
 // spec runs one requirement on a bench of its own.
 func spec(ctx context.Context, r run.Requirement) {
 	session.Begin(r)
+	if why := session.DriverDown(); why != "" {
+		session.EndSpec(r, run.Outcome{NotTried: why})
+		ginkgo.Skip(why)
+	}
 	limited, cancel := context.WithTimeout(ctx, r.Limit)
 	defer cancel()
 	b, err := session.NewBench(limited, r.Setup)
 	if err != nil {
 		session.EndSpec(r, run.Outcome{Failure: run.BenchFailure(err)})
+		session.NoteDriverDown(r, err)
 		ginkgo.Fail(err.Error())
 	}
 	err = attempt(limited, r, b)

@@ -3,6 +3,8 @@ package run
 import (
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
@@ -21,6 +23,8 @@ type Outcome struct {
 	Scope string
 	// Failure is nil when the requirement held.
 	Failure error
+	// NotTried says why the spec was not run at all; the requirement is then open.
+	NotTried string
 }
 
 // EndSpec records how a spec ended. A failure of the environment leaves the requirement open; one of the driver's own names the driver.
@@ -32,6 +36,8 @@ func (s *Session) EndSpec(r Requirement, o Outcome) {
 	var env *cluster.EnvironmentError
 	var other blamed
 	switch {
+	case o.NotTried != "":
+		phase, body.Outcome, body.Boundary, body.Message = history.Unknown, "Inconclusive", history.Driver, "not tried: "+o.NotTried
 	case o.Failure == nil:
 	case errors.As(o.Failure, &driver):
 		phase, body.Outcome, body.Boundary = history.Fail, "Violated", history.Driver
@@ -46,6 +52,28 @@ func (s *Session) EndSpec(r Requirement, o Outcome) {
 		body.Message = o.Failure.Error()
 	}
 	s.specs.Write(history.Event{Phase: phase, Op: r.ID, Key: r.ID, Scope: o.Scope, Body: history.Encode(body)})
+}
+
+// fileDriverDown holds the failure of a driver that did not come up.
+const fileDriverDown = "driver-down"
+
+// NoteDriverDown remembers, for all processes of the run, that the driver did not come up in a spec. Each further spec would wait for it as long.
+func (s *Session) NoteDriverDown(r Requirement, err error) {
+	var driver *cluster.DriverError
+	if !errors.As(err, &driver) {
+		return
+	}
+	why := fmt.Sprintf("the driver did not come up in %s", r.ID)
+	s.Problem("remember that the driver is down", os.WriteFile(filepath.Join(s.Dir, fileDriverDown), []byte(why), 0o644))
+}
+
+// DriverDown says why there is no use in starting the driver once more; "" when it came up so far.
+func (s *Session) DriverDown() string {
+	b, err := os.ReadFile(filepath.Join(s.Dir, fileDriverDown))
+	if err != nil {
+		return ""
+	}
+	return string(b)
 }
 
 // BenchFailure is what a failed attempt to make a bench means for its spec.

@@ -118,9 +118,9 @@ func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error)
 	}
 	backend := driverSocket(a.cfg.Node, d.Name)
 	front := filepath.Join(kubeletDir, "plugins", d.Name, "csi.sock")
-	state := filepath.Join(filepath.Dir(backend), "state")
+	state := driverState(a.cfg.Node, d.Name)
 	registry := filepath.Join(kubeletDir, "plugins_registry")
-	for _, dir := range []string{filepath.Dir(front), state, registry} {
+	for _, dir := range []string{filepath.Dir(backend), filepath.Dir(front), state, registry} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
 		}

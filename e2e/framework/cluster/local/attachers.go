@@ -51,12 +51,9 @@ func (c *cell) addDriver(ctx context.Context, spec cluster.DriverSpec) (_ none, 
 		return none{}, err
 	}
 	options := gate.Options{Listen: filepath.Join(dir, "csi.sock"), DriverName: spec.Name, History: d.events}
+	socket := filepath.Join(dir, "driver.sock")
 	if def.HasController() {
-		socket := filepath.Join(dir, "driver.sock")
 		options.Driver = "unix://" + socket
-		if err := c.startController(ctx, d, def, spec.Name, socket); err != nil {
-			return none{}, &cluster.DriverError{Driver: spec.Name, Err: err}
-		}
 	} else {
 		// Each node's driver serves its own attachments, so a call goes where its node is; one that names no node may go to any.
 		options.Route = func(nodeID string) string { return c.route(nodeID, spec.Name) }
@@ -64,11 +61,24 @@ func (c *cell) addDriver(ctx context.Context, spec cluster.DriverSpec) (_ none, 
 	if d.gate, err = gate.New(options); err != nil {
 		return none{}, err
 	}
-	go func() { report("gate of driver "+spec.Name, d.gate.Serve(context.Background())) }()
+	serve := func() { report("gate of driver "+spec.Name, d.gate.Serve(context.Background())) }
 	if !def.HasController() {
+		go serve()
 		return none{}, nil // addNode starts the attacher, which ends when no driver answers it
 	}
-	return none{}, c.startAttacher(ctx, d, spec.Name)
+	// The attacher starts beside the controller. Until that listens the gate has its socket but answers nothing, for which an attacher waits; it ends
+	// when it is told that there is no driver.
+	starting, cancel := context.WithCancel(ctx)
+	defer cancel()
+	attacher := make(chan error, 1)
+	go func() { attacher <- c.startAttacher(starting, d, spec.Name) }()
+	if err := c.startController(ctx, d, def, spec.Name, socket); err != nil {
+		cancel()
+		<-attacher // whatever it met, the controller was the cause
+		return none{}, &cluster.DriverError{Driver: spec.Name, Err: err}
+	}
+	go serve()
+	return none{}, <-attacher
 }
 
 // route is where the driver of a node listens; of any node that runs the driver when nodeID is empty.
@@ -94,15 +104,15 @@ func (c *cell) startController(ctx context.Context, d *driverController, def *dr
 		})
 	})
 	p.healthy = listening(socket)
-	d.processes = append(d.processes, p)
+	d.controller = p
 	return p.start(ctx, "")
 }
 
 // startAttacher starts the driver's external-attacher, once.
 func (c *cell) startAttacher(ctx context.Context, d *driverController, name string) error {
-	d.attacher.Lock()
-	defer d.attacher.Unlock()
-	if d.attached {
+	d.starting.Lock()
+	defer d.starting.Unlock()
+	if d.attacher != nil {
 		return nil
 	}
 	id := attacherID(name)
@@ -114,10 +124,12 @@ func (c *cell) startAttacher(ctx context.Context, d *driverController, name stri
 	p := c.process(id, "csi-attacher", c.binaries.command("csi-attacher",
 		"--csi-address", filepath.Join(controllerDir(name), "csi.sock"), "--kubeconfig", kubeconfig, "--http-endpoint", "127.0.0.1:"+strconv.Itoa(port), "--v", "4"))
 	p.healthy = healthz(http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
-	d.processes = append(d.processes, p)
-	err = p.start(ctx, "")
-	d.attached = err == nil
-	return err
+	if err := p.start(ctx, ""); err != nil {
+		c.forget(p)
+		return err
+	}
+	d.attacher = p
+	return nil
 }
 
 // driverName names a driver to remove.
@@ -133,9 +145,14 @@ func (c *cell) removeDriver(ctx context.Context, r driverName) (none, error) {
 	if d == nil {
 		return none{}, nil
 	}
-	for i := len(d.processes) - 1; i >= 0; i-- {
-		_ = d.processes[i].stop(ctx, cluster.Terminate) // stop of a process never fails
-		c.forget(d.processes[i])
+	d.starting.Lock()
+	attacher := d.attacher
+	d.starting.Unlock()
+	for _, p := range []*process{attacher, d.controller} {
+		if p != nil {
+			_ = p.stop(ctx, cluster.Terminate) // stop of a process never fails
+			c.forget(p)
+		}
 	}
 	c.closeEndpoint(attacherID(r.Name))
 	return none{}, errors.Join(d.closeGate(), os.RemoveAll(controllerDir(r.Name)))

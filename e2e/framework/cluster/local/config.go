@@ -1,6 +1,8 @@
 package local
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"os/exec"
 	"path/filepath"
@@ -117,10 +119,15 @@ type nodeDriver struct {
 // dir is the node's directory on the cell's tmpfs, the same path inside and outside the node's mount namespace.
 func nodeDir(node string) string { return filepath.Join(stateDir, "nodes", node) }
 
-// driverSocket is where a driver's node process listens, behind its gate.
+// driverSocket is where a driver's node process listens, behind its gate. The driver's name is hashed, because a socket's path holds 107 bytes and
+// both names may have 63.
 func driverSocket(node, driver string) string {
-	return filepath.Join(nodeDir(node), "drivers", driver, "driver.sock")
+	sum := sha256.Sum256([]byte(driver))
+	return filepath.Join(nodeDir(node), "d", hex.EncodeToString(sum[:4])+".sock")
 }
+
+// driverState is a directory of a driver's node process that outlives it.
+func driverState(node, driver string) string { return filepath.Join(nodeDir(node), "drivers", driver) }
 
 // controllerDir is where a driver's controller and its gate live.
 func controllerDir(driver string) string { return filepath.Join(stateDir, "drivers", driver) }

@@ -51,7 +51,9 @@ func (a action) apply(ctx context.Context, p *process) error {
 
 // failure is an error on the wire.
 type failure struct {
-	Error  string `json:"error"`
+	Error string `json:"error"`
+	// Op and Remedy are those of a cluster.EnvironmentError.
+	Op     string `json:"op,omitempty"`
 	Remedy string `json:"remedy,omitempty"`
 	// Driver and Node are set for a cluster.DriverError.
 	Driver string `json:"driver,omitempty"`
@@ -59,16 +61,20 @@ type failure struct {
 }
 
 func (f failure) err() error {
-	if f.Driver != "" {
-		return &cluster.DriverError{Driver: f.Driver, Node: f.Node, Err: errors.New(f.Error)}
+	err := errors.New(f.Error)
+	switch {
+	case f.Driver != "":
+		return &remoteError{&cluster.DriverError{Driver: f.Driver, Node: f.Node, Err: err}}
+	case f.Op != "":
+		return &remoteError{&cluster.EnvironmentError{Op: f.Op, Err: err, Remedy: f.Remedy}}
 	}
-	return &remoteError{failure: f}
+	return &remoteError{err}
 }
 
-// remoteError is an error that the other end reported.
-type remoteError struct{ failure }
+// remoteError is an error that the other end reported; it is of the same kind as there.
+type remoteError struct{ error }
 
-func (e *remoteError) Error() string { return e.failure.Error }
+func (e *remoteError) Unwrap() error { return e.error }
 
 func failureOf(err error) failure {
 	var driver *cluster.DriverError
@@ -77,7 +83,7 @@ func failureOf(err error) failure {
 	}
 	var env *cluster.EnvironmentError
 	if errors.As(err, &env) {
-		return failure{Error: env.Op + ": " + env.Err.Error(), Remedy: env.Remedy}
+		return failure{Error: env.Err.Error(), Op: env.Op, Remedy: env.Remedy}
 	}
 	return failure{Error: err.Error()}
 }

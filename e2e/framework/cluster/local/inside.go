@@ -104,12 +104,14 @@ func newCell(in io.Reader) (*cell, error) {
 	return c, err
 }
 
-// boot makes the control plane. etcd and the API server start together: the API server waits for etcd by itself.
+// boot makes the control plane.
 func (c *cell) boot() {
 	c.readyErr = c.bootControlPlane()
 	close(c.ready)
 }
 
+// bootControlPlane starts everything at once: the API server waits for etcd by itself, and the others for the API server, see ahead. A start is
+// mostly work on one processor, so that on two they overlap.
 func (c *cell) bootControlPlane() error {
 	if err := isolate(c.cfg.Preserve); err != nil {
 		return fmt.Errorf("isolate: %w", err)
@@ -117,14 +119,11 @@ func (c *cell) bootControlPlane() error {
 	if err := c.identity(); err != nil {
 		return fmt.Errorf("make certificates: %w", err)
 	}
-	if err := together(c.quotaBackend().up, c.etcd().up, c.apiServer().up); err != nil {
-		return err
-	}
-	api, err := net.FileListener(os.NewFile(apiFD, "api"))
+	host, err := net.FileListener(os.NewFile(apiFD, "api"))
 	if err != nil {
 		return fmt.Errorf("host listener: %w", err)
 	}
-	c.endpoints["host"] = newEndpoint(api, apiServer)
+	quota, etcd, api := c.quotaBackend(), c.etcd(), c.apiServer()
 	manager, err := c.controllerManager()
 	if err != nil {
 		return err
@@ -133,7 +132,45 @@ func (c *cell) bootControlPlane() error {
 	if err != nil {
 		return err
 	}
-	return together(manager.up, scheduler.up, c.bootstrapRBAC)
+	serving := make(chan struct{})
+	return together(quota.up, etcd.up, c.ahead(manager, serving), c.ahead(scheduler, serving), func(ctx context.Context) error {
+		if err := api.up(ctx); err != nil {
+			return err
+		}
+		close(serving)
+		c.mu.Lock()
+		c.endpoints["host"] = newEndpoint(host, apiServer)
+		c.mu.Unlock()
+		return c.bootstrapRBAC(ctx)
+	})
+}
+
+// ahead starts a component while the API server still starts. The component's endpoint holds what it asks until the API server is ready: it then
+// meets neither refusals nor missing roles, and backs off from nothing. A component that gives up waiting (the controller manager does after 10 s,
+// on a machine that is very slow) is started again once the API server is ready.
+func (c *cell) ahead(p *process, serving <-chan struct{}) func(context.Context) error {
+	c.mu.Lock()
+	e := c.endpoints[p.id]
+	c.mu.Unlock()
+	return func(ctx context.Context) error {
+		if err := e.set(endpointHang); err != nil {
+			return err
+		}
+		first := make(chan error, 1)
+		go func() { first <- p.start(ctx, "") }()
+		select {
+		case <-serving:
+		case <-ctx.Done():
+			return errors.Join(ctx.Err(), <-first)
+		}
+		if err := e.set(endpointPass); err != nil {
+			return err
+		}
+		if <-first == nil {
+			return nil
+		}
+		return p.start(ctx, "")
+	}
 }
 
 // identity makes the authority and the administrator, and the client of its own that the cell uses.

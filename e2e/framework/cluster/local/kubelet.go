@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 )
@@ -70,8 +72,22 @@ func (a *agent) kubeletConfiguration(dir, runtime string) map[string]any {
 		"volumePluginDir":               filepath.Join(dir, "volume-plugins"),
 		"resolvConf":                    "",
 	}
+	// A kubelet protects itself from the kernel's memory killer, which only a privileged one may; refused, it tries again for 0.2 s of its start. To
+	// keep what it has is always allowed.
+	if score, err := oomScore(); err == nil {
+		c["oomScoreAdj"] = score
+	}
 	if a.cfg.Cell.Rootless {
 		c["featureGates"] = map[string]bool{"KubeletInUserNamespace": true}
 	}
 	return c
+}
+
+// oomScore is this process's inclination to be chosen by the kernel's memory killer; its children inherit it.
+func oomScore() (int, error) {
+	b, err := os.ReadFile("/proc/self/oom_score_adj")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.Atoi(strings.TrimSpace(string(b)))
 }

@@ -231,10 +231,10 @@ type driverController struct {
 	definition string
 	gate       *gate.Gate
 	events     *history.Writer
-	processes  []*process
+	controller *process
 
-	attacher sync.Mutex // held while the attacher is started
-	attached bool       // the attacher runs
+	starting sync.Mutex // held while the attacher is started
+	attacher *process   // nil until it runs
 }
 
 func (d *driverController) closeGate() error {

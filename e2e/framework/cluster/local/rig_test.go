@@ -93,6 +93,53 @@ func createCell(ctx context.Context, dir string, c components, drivers map[strin
 	return t, nil
 }
 
+// newTestCluster is createCell for a test, which ends it.
+func newTestCluster(t *testing.T, dir string, c components, drivers map[string]string, nodes ...string) *testCluster {
+	t.Helper()
+	began := time.Now()
+	cell, err := createCell(t.Context(), dir, c, drivers, nodes...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("cell up in %.2fs", time.Since(began).Seconds())
+	t.Cleanup(func() {
+		if err := cell.Destroy(context.Background()); err != nil {
+			t.Errorf("destroy: %v", err)
+		}
+	})
+	return cell
+}
+
+// component finds one component.
+func (t *testCluster) component(tb testing.TB, id string) cluster.Component {
+	tb.Helper()
+	all, err := t.Components(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for _, c := range all {
+		if c.ID() == id {
+			return c
+		}
+	}
+	tb.Fatalf("no component %q", id)
+	return nil
+}
+
+// pids are the components' process ids, inside the cell; 0 when stopped.
+func (t *testCluster) pids(tb testing.TB) map[string]int {
+	tb.Helper()
+	var all []componentStatus
+	if err := t.control.call(tb.Context(), "/components", none{}, &all); err != nil {
+		tb.Fatal(err)
+	}
+	out := map[string]int{}
+	for _, s := range all {
+		out[s.ID] = s.PID
+	}
+	return out
+}
+
 // addTestDriver makes a driver and nodes that run it, and waits for their counts.
 func (t *testCluster) addTestDriver(ctx context.Context, definition string, nodes ...string) error {
 	attach := true

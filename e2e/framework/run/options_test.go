@@ -1,0 +1,119 @@
+package run
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestPrepareRefusesBadInput(t *testing.T) {
+	full := t.TempDir()
+	if err := os.WriteFile(filepath.Join(full, "old"), nil, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	broken := filepath.Join(t.TempDir(), "driver.yaml")
+	if err := os.WriteFile(broken, []byte("apiVersion: headroom/v1alpha1\nkind: Driver\nnmae: x\n"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for name, tc := range map[string]struct {
+		options Options
+		want    []string
+	}{
+		"unknown driver":       {Options{Driver: "nosuch"}, []string{`"nosuch"`, "steady", "unlimited-on-outage"}},
+		"no definition":        {Options{Driver: "/nowhere/driver.yaml"}, []string{"/nowhere/driver.yaml", "no such file"}},
+		"broken definition":    {Options{Driver: broken}, []string{broken + ":3", "nmae"}},
+		"unknown version":      {Options{Kubernetes: "v1.2.3"}, []string{"v1.2.3", "v1.36.3"}},
+		"full run directory":   {Options{RunDir: full}, []string{full, "not empty", `"old"`, "--run-dir"}},
+		"run directory a file": {Options{RunDir: filepath.Join(full, "old")}, []string{"old", "--run-dir"}},
+		"below a file":         {Options{RunDir: filepath.Join(full, "old", "x")}, []string{"--run-dir"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if tc.options.RunDir == "" {
+				tc.options.RunDir = filepath.Join(t.TempDir(), "run")
+			}
+			_, err := prepare(tc.options)
+			var input *InputError
+			if !errors.As(err, &input) {
+				t.Fatalf("want an InputError, got %v", err)
+			}
+			for _, want := range tc.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("want %q in the error, got %v", want, err)
+				}
+			}
+		})
+	}
+}
+
+func TestPrepareLeavesNothingBehindOnBadInput(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "run")
+	if _, err := prepare(Options{RunDir: dir, Driver: "nosuch"}); err == nil {
+		t.Fatal("want an error")
+	}
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Fatalf("want no run directory after bad input, got %v", err)
+	}
+}
+
+func TestPrepareUnwritableRunDirectory(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("root may write everywhere")
+	}
+	dir := t.TempDir()
+	if err := os.Chmod(dir, 0o555); err != nil {
+		t.Fatal(err)
+	}
+	var input *InputError
+	if _, err := prepare(Options{RunDir: dir}); !errors.As(err, &input) {
+		t.Fatalf("want an InputError, got %v", err)
+	}
+}
+
+func TestPrepareFillsIn(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a", "run")
+	p, err := prepare(Options{RunDir: dir})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.Seed == 0 || p.run == "" || p.definition.Name != "steady" || p.Kubernetes == "" || p.header.Run != p.run || p.header.Seed != p.Seed {
+		t.Errorf("want seed, run, driver, version and header filled in, got %+v", p)
+	}
+	if p.header.Params.Slack == 0 || p.header.Params.Driver.LastGoodLife == 0 {
+		t.Errorf("want slack and the driver's declared figures in the header, got %+v", p.header.Params)
+	}
+	entries, err := os.ReadDir(dir)
+	if err != nil || len(entries) != 0 {
+		t.Errorf("want an empty run directory, got %v (%v)", entries, err)
+	}
+	other, err := prepare(Options{RunDir: filepath.Join(t.TempDir(), "run"), Seed: 42})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if other.Seed != 42 || other.run == p.run {
+		t.Errorf("want the seed given and another run id, got seed %d, runs %q and %q", other.Seed, other.run, p.run)
+	}
+}
+
+func TestPrepareTakesADefinitionByPath(t *testing.T) {
+	dir := t.TempDir()
+	text := `apiVersion: headroom/v1alpha1
+kind: Driver
+name: mine
+description: a driver of one's own
+figures: {minInterval: 1s, cacheAge: 2s, lastGoodLife: 30s, step: 2, stepInterval: 10s}
+node: {command: [./driver, "${ENDPOINT}"]}
+`
+	if err := os.WriteFile(filepath.Join(dir, "mine.yaml"), []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	t.Chdir(dir)
+	p, err := prepare(Options{Driver: "./mine.yaml", RunDir: filepath.Join(dir, "run")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p.definition.Name != "mine" || p.reference != filepath.Join(dir, "mine.yaml") {
+		t.Errorf("want driver mine by its absolute path, got %q by %q", p.definition.Name, p.reference)
+	}
+}
