@@ -69,21 +69,17 @@ func processes() map[int]stat {
 	return out
 }
 
-// arguments are the words of a command line; none when the process is gone.
-func arguments(pid int) []string {
-	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	if err != nil || len(b) == 0 {
-		return nil
-	}
-	return strings.Split(strings.TrimSuffix(string(b), "\x00"), "\x00")
-}
-
-// name is argv[0].
+// name is argv[0]; the executable's path while a program is still being loaded, and "" when the process is gone.
 func name(pid int) string {
-	if a := arguments(pid); len(a) > 0 {
-		return a[0]
+	b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+	if argv0, _, _ := strings.Cut(string(b), "\x00"); err == nil && argv0 != "" {
+		return argv0
 	}
-	return ""
+	path, err := os.Readlink(fmt.Sprintf("/proc/%d/exe", pid))
+	if err != nil {
+		return ""
+	}
+	return path
 }
 
 // mentions says whether a process's command line or environment holds text.

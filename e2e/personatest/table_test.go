@@ -44,7 +44,9 @@ func TestPersonaTable(t *testing.T) {
 	headroom := build(t)
 	for _, want := range table(t) {
 		t.Run(want.driver, func(t *testing.T) {
-			t.Parallel()
+			if want.root != "" {
+				t.Parallel() // what is violated is violated on a busy machine too; that all held takes one that is not
+			}
 			dir := filepath.Join(t.TempDir(), "run")
 			cmd := exec.Command(headroom, "run", "--driver", want.driver, "--run-dir", dir, "--label-filter", "!slow")
 			var out bytes.Buffer

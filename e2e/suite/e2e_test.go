@@ -14,4 +14,9 @@ func TestMain(m *testing.M) {
 }
 
 // TestE2E is the entry of `go test ./e2e/suite` and `ginkgo -p ./e2e/suite`.
-func TestE2E(t *testing.T) { Run(t) }
+func TestE2E(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it runs all specs on a cluster of real components, which takes minutes")
+	}
+	Run(t)
+}
