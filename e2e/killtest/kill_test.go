@@ -116,7 +116,7 @@ func (k kill) run(t *testing.T, headroom program, dir string, seed int64) result
 func (k kill) try(t *testing.T, headroom program, dir string, seed int64) (result, error) {
 	r := result{phase: k.phase, at: k.at.name, victim: k.victim}
 	run := start(t, headroom, dir, k.spec(), seed)
-	began, err := run.reach(k.look)
+	began, err := run.reach(k.look, pollInterval)
 	if err != nil {
 		return r, fmt.Errorf("%w\n%s", err, run.said())
 	}
@@ -125,7 +125,7 @@ func (k kill) try(t *testing.T, headroom program, dir string, seed int64) (resul
 		return r, err
 	}
 	if k.look.name != k.at.name {
-		if began, err = run.reach(k.at); err != nil {
+		if began, err = run.reach(k.at, closeInterval); err != nil {
 			return r, fmt.Errorf("%w\n%s", err, run.said())
 		}
 	}

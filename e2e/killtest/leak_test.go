@@ -129,7 +129,7 @@ func unmount(t *testing.T, path string) (end func()) {
 func TestLeaksAreFound(t *testing.T) {
 	headroom := command(t)
 	r := start(t, headroom, filepath.Join(t.TempDir(), "run"), "^stale-count-race$", 1)
-	if _, err := r.reach(became("kube-apiserver", "started")); err != nil {
+	if _, err := r.reach(became("kube-apiserver", "started"), pollInterval); err != nil {
 		t.Fatalf("%v\n%s", err, r.said())
 	}
 	cell, err := kill{victim: victimCell}.choose(r)
@@ -198,7 +198,7 @@ func awaitLeft(t *testing.T, r *trial, each [][]string) {
 	t.Helper()
 	wants := slices.Concat(each...)
 	var left []string
-	for deadline := time.Now().Add(goneLimit); time.Now().Before(deadline); time.Sleep(10 * pollInterval) {
+	for deadline := time.Now().Add(goneLimit); time.Now().Before(deadline); time.Sleep(4 * pollInterval) {
 		left = r.watch.left()
 		if matches(left, wants) {
 			return

@@ -21,8 +21,8 @@ const (
 	reachLimit = 4 * time.Minute
 	// goneLimit is how long a killed run may take to be gone.
 	goneLimit = 20 * time.Second
-	// pollInterval is the time between two looks at a history. It is short because the collect phase is.
-	pollInterval = time.Millisecond
+	// pollInterval is the time between two looks at a history, closeInterval that where every millisecond counts.
+	pollInterval, closeInterval = 5 * time.Millisecond, time.Millisecond / 2
 )
 
 // program is the headroom command.
@@ -91,9 +91,9 @@ func (r *trial) ended() bool {
 	}
 }
 
-// reach waits until the history holds the event that marks an instant, and returns the event's time.
-func (r *trial) reach(at instant) (time.Duration, error) {
-	for deadline := time.Now().Add(reachLimit); time.Now().Before(deadline); time.Sleep(pollInterval) {
+// reach waits until the history holds the event that marks an instant, and returns the event's time. Interval is that between two looks.
+func (r *trial) reach(at instant, interval time.Duration) (time.Duration, error) {
+	for deadline := time.Now().Add(reachLimit); time.Now().Before(deadline); time.Sleep(interval) {
 		if when, ok := r.seen(at); ok {
 			return when, nil
 		}
@@ -196,7 +196,7 @@ func (r *trial) gone() (time.Duration, error) {
 		if took > goneLimit {
 			return took, fmt.Errorf("left %s after the kill:\n  %s", took.Round(time.Millisecond), strings.Join(left, "\n  "))
 		}
-		time.Sleep(10 * pollInterval)
+		time.Sleep(4 * pollInterval)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 )
 
 // scanInterval is the time between two looks at which processes a run has.
-const scanInterval = 100 * time.Millisecond
+const scanInterval = 250 * time.Millisecond
 
 // markVariable is in the environment of the command, and so of all that it starts. Its value is the run directory.
 const markVariable = "HEADROOM_KILLTEST"

@@ -42,6 +42,7 @@ type agent struct {
 
 	ready    chan struct{}
 	readyErr error
+	giveUp   context.CancelFunc // ends the boot
 }
 
 // nodeMain is a node agent: the first process of a node's mount namespace.
@@ -58,8 +59,10 @@ func nodeMain([]string) int {
 	}
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
+	ctx, cancel := context.WithCancel(context.Background())
+	a.giveUp = cancel
 	go func() {
-		a.readyErr = a.boot()
+		a.readyErr = a.boot(ctx)
 		close(a.ready)
 	}()
 	go func() {
@@ -89,7 +92,7 @@ func (a *agent) open(in io.Reader) error {
 }
 
 // boot starts the runtime, the drivers with their gates and registrars, and the kubelet, and waits until each driver is registered.
-func (a *agent) boot() error {
+func (a *agent) boot(ctx context.Context) error {
 	socket := filepath.Join(nodeDir(a.cfg.Node), "cri.sock")
 	pods := netip.AddrFrom4([4]byte{10, byte(128 + a.cfg.Index/256), byte(a.cfg.Index), 0})
 	runtime := cri.New(cri.Options{PodCIDR: netip.PrefixFrom(pods, 24)})
@@ -106,7 +109,7 @@ func (a *agent) boot() error {
 		}
 		starts = append(starts, start)
 	}
-	return together(starts...)
+	return together(ctx, starts...)
 }
 
 // prepareDriver opens a driver's gate and registration socket and returns the function that starts the driver behind them.
@@ -222,6 +225,8 @@ func (a *agent) handler() http.Handler {
 
 // shutdown kills the kubelet and the drivers and closes the node's histories. It returns the exit code.
 func (a *agent) shutdown() int {
+	a.giveUp()
+	<-a.ready
 	var group sync.WaitGroup
 	for _, p := range a.processes {
 		group.Go(func() { _ = p.stop(context.Background(), cluster.Kill) }) // stop of a process never fails

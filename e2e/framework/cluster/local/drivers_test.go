@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -108,4 +109,31 @@ func TestBrokenDrivers(t *testing.T) {
 	if err := cell.addTestDriver(t.Context(), "steady", "n1"); err != nil {
 		t.Errorf("a good driver afterwards: %v", err)
 	}
+}
+
+// TestDestroyDuringStart ends a cell while a node of it waits for its driver. The histories are closed all the same.
+func TestDestroyDuringStart(t *testing.T) {
+	c := testBinaries(t)
+	dir := filepath.Join(t.TempDir(), "run")
+	path := definition(t, t.TempDir(), "silent", "node", "/bin/sh", "-c", "sleep 7002 # ${ENDPOINT}")
+	cell := newTestCluster(t, dir, c, map[string]string{"silent": path})
+	if err := cell.AddDriver(t.Context(), cluster.DriverSpec{Name: "silent.test", Definition: "silent"}); err != nil {
+		t.Fatal(err)
+	}
+	added := make(chan error, 1)
+	go func() {
+		added <- cell.AddNode(t.Context(), cluster.NodeSpec{Name: "n1", Drivers: []string{"silent.test"}})
+	}()
+	await(t, "the driver's start", func() bool {
+		return slices.ContainsFunc(descendants(t, cell.life.pid), func(p hostProcess) bool { return strings.HasPrefix(p.args, "sleep 7002") })
+	})
+	were := descendants(t, cell.life.pid)
+	if err := cell.Destroy(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if err := <-added; err == nil {
+		t.Error("add a node to what is destroyed: want an error")
+	}
+	wantNothingLeft(t, dir, were)
+	wantClosed(t, dir)
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
+	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/entry"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/versions"
@@ -51,6 +52,7 @@ type cell struct {
 
 	ready    chan struct{} // closed when the control plane is up, or will not come up
 	readyErr error
+	giveUp   context.CancelFunc // ends the boot
 
 	mu        sync.Mutex
 	processes []*process // in the order of starting
@@ -78,7 +80,9 @@ func cellMain([]string) int {
 		fmt.Fprintf(os.Stderr, "headroom: cell: control socket: %v\n", err)
 		return 1
 	}
-	go c.boot()
+	ctx, cancel := context.WithCancel(context.Background())
+	c.giveUp = cancel
+	go c.boot(ctx)
 	stop := make(chan os.Signal, 1)
 	signal.Notify(stop, syscall.SIGTERM)
 	go func() {
@@ -105,14 +109,14 @@ func newCell(in io.Reader) (*cell, error) {
 }
 
 // boot makes the control plane.
-func (c *cell) boot() {
-	c.readyErr = c.bootControlPlane()
+func (c *cell) boot(ctx context.Context) {
+	c.readyErr = c.bootControlPlane(ctx)
 	close(c.ready)
 }
 
 // bootControlPlane starts everything at once: the API server waits for etcd by itself, and the others for the API server, see ahead. A start is
 // mostly work on one processor, so that on two they overlap.
-func (c *cell) bootControlPlane() error {
+func (c *cell) bootControlPlane(ctx context.Context) error {
 	if err := isolate(c.cfg.Preserve); err != nil {
 		return fmt.Errorf("isolate: %w", err)
 	}
@@ -133,7 +137,7 @@ func (c *cell) bootControlPlane() error {
 		return err
 	}
 	serving := make(chan struct{})
-	return together(quota.up, etcd.up, c.ahead(manager, serving), c.ahead(scheduler, serving), func(ctx context.Context) error {
+	return together(ctx, quota.up, etcd.up, c.ahead(manager, serving), c.ahead(scheduler, serving), func(ctx context.Context) error {
 		if err := api.up(ctx); err != nil {
 			return err
 		}
@@ -195,8 +199,8 @@ func (c *cell) identity() (err error) {
 func (p *process) up(ctx context.Context) error { return p.start(ctx, "") }
 
 // together runs functions at once and returns the first error; the others are then cancelled.
-func together(fs ...func(context.Context) error) error {
-	ctx, cancel := context.WithCancel(context.Background())
+func together(ctx context.Context, fs ...func(context.Context) error) error {
+	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	errs := make(chan error, len(fs))
 	for _, f := range fs {
@@ -329,9 +333,10 @@ func (c *cell) act(ctx context.Context, a action) error {
 	return fmt.Errorf("no component %q in this cluster", a.ID)
 }
 
-// shutdown ends nodes first, so that every gate closes its history while the backend still answers; then the backend. The control plane needs no
-// farewell. It returns the exit code.
+// shutdown ends nodes first, so that every gate closes its history while the backend still answers; then the backend. Whatever keeps no history
+// needs no farewell. It returns the exit code.
 func (c *cell) shutdown() int {
+	c.giveUp()
 	c.mu.Lock()
 	own := slices.Clone(c.processes)
 	var gates []*driverController
@@ -341,21 +346,21 @@ func (c *cell) shutdown() int {
 	c.mu.Unlock()
 	var group sync.WaitGroup
 	var errs []error
-	stop := func(prefix string) {
+	stop := func(prefix string, how cluster.Signal) {
 		for _, p := range own {
 			if strings.HasPrefix(p.id, prefix) {
-				group.Go(func() { _ = p.stop(context.Background(), "TERM") }) // stop of a process never fails
+				group.Go(func() { _ = p.stop(context.Background(), how) }) // stop of a process never fails
 			}
 		}
 		group.Wait()
 	}
-	stop("node-agent@")
-	stop("csi-attacher@")
+	stop("node-agent@", cluster.Terminate)
+	stop("csi-attacher@", cluster.Kill)
 	for _, d := range gates {
 		errs = append(errs, d.closeGate())
 	}
-	stop("driver-controller@")
-	stop("quota")
+	stop("driver-controller@", cluster.Kill)
+	stop("quota", cluster.Terminate)
 	errs = append(errs, c.events.Close())
 	if err := errors.Join(errs...); err != nil {
 		fmt.Fprintf(os.Stderr, "headroom: cell: shutdown: %v\n", err)

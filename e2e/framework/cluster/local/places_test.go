@@ -36,7 +36,7 @@ func TestTwoCells(t *testing.T) {
 			return cells[i].addTestDriver(t.Context(), "steady", "both")
 		}
 	}
-	if err := together(starts...); err != nil {
+	if err := together(t.Context(), starts...); err != nil {
 		t.Fatal(err)
 	}
 	wantNodes := func(i int) {

@@ -159,7 +159,7 @@ func (t *testCluster) addTestDriver(ctx context.Context, definition string, node
 			return t.AddNode(ctx, cluster.NodeSpec{Name: node, Drivers: []string{testDriver}})
 		})
 	}
-	if err := together(starts...); err != nil {
+	if err := together(ctx, starts...); err != nil {
 		return err
 	}
 	for _, node := range nodes {
