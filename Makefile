@@ -37,7 +37,7 @@ help: ## Say what there is to make
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 .PHONY: e2e
-e2e: binaries ## Run all specs on a cluster of real components and judge them (ARGS: flags of `headroom run`)
+e2e: build ## Build the components, run all specs on a cluster of them, and judge the run (ARGS: flags of `headroom run`)
 	bin/headroom run $(ARGS)
 
 .PHONY: test
@@ -64,18 +64,18 @@ cluster-tests: binaries tally ## Tests of the local cluster
 
 .PHONY: kill-test
 kill-test: binaries tally ## Kill runs at every phase and look for what is left
-	go test -json -count 1 -timeout 30m $(KILL_TEST) $(call watch,kill-test,-v)
+	go test -json -count 1 -timeout 30m $(KILL_TEST) -kill.headroom $(CURDIR)/bin/headroom $(call watch,kill-test,-v)
 
 .PHONY: persona-table
 persona-table: binaries tally ## Each broken driver is caught, for its own mistake only
-	go test -json -count 1 -timeout 30m $(PERSONA_TABLE) $(call watch,persona-table,-v)
+	HEADROOM_BIN=$(CURDIR)/bin/headroom go test -json -count 1 -timeout 30m $(PERSONA_TABLE) $(call watch,persona-table,-v)
 
 .PHONY: bench
 bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
 	go test -run '^$$' -bench BringUp -benchtime 1x -timeout 30m ./e2e/framework/cluster/local
 
 .PHONY: smoke
-smoke: binaries ## The smoke specs as an ordinary user (as `nobody` when run by root)
+smoke: binaries ## Run the smoke specs as an ordinary user (as `nobody` when run by root)
 	scripts/smoke.sh
 
 .PHONY: build
@@ -85,7 +85,7 @@ build: ## Build bin/headroom
 
 .PHONY: binaries
 binaries: build ## Build the cluster's components, once per machine
-	bin/headroom binaries build
+	@bin/headroom binaries build >/dev/null # its progress goes to stderr
 
 .PHONY: tally
 tally:

@@ -84,15 +84,16 @@ func attempt(ctx context.Context, r run.Requirement, b *run.Bench) (err error) {
 	defer func() {
 		switch p := recover().(type) {
 		case nil:
-			if err == nil && ctx.Err() != nil && !errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				err = &cluster.EnvironmentError{Op: "run " + r.ID, Err: ctx.Err()}
-			}
 		case run.Failure:
 			err = p.Err
 		case failure:
 			err = errors.New(p.message)
 		default:
 			err = &cluster.EnvironmentError{Op: "run " + r.ID, Err: fmt.Errorf("the spec panicked: %v\n%s", p, debug.Stack())}
+		}
+		// A spec that was interrupted proves nothing, whatever it says; one that ran out of its own time does.
+		if cut := ctx.Err(); cut != nil && !errors.Is(cut, context.DeadlineExceeded) {
+			err = &cluster.EnvironmentError{Op: "run " + r.ID, Err: errors.Join(errors.New("interrupted"), err)}
 		}
 	}()
 	defer gomega.RegisterFailHandler(ginkgo.Fail)

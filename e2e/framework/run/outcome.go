@@ -3,6 +3,7 @@ package run
 import (
 	"errors"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 
@@ -35,13 +36,14 @@ func (s *Session) EndSpec(r Requirement, o Outcome) {
 	var driver *cluster.DriverError
 	var env *cluster.EnvironmentError
 	var other blamed
+	var unreached *url.Error // this process could not reach the API server or the backend: no spec breaks the way there
 	switch {
 	case o.NotTried != "":
 		phase, body.Outcome, body.Boundary, body.Message = history.Unknown, "Inconclusive", history.Driver, "not tried: "+o.NotTried
 	case o.Failure == nil:
 	case errors.As(o.Failure, &driver):
 		phase, body.Outcome, body.Boundary = history.Fail, "Violated", history.Driver
-	case errors.As(o.Failure, &env):
+	case errors.As(o.Failure, &env), errors.As(o.Failure, &unreached):
 		phase, body.Outcome, body.Boundary = history.Unknown, "Inconclusive", history.Harness
 	case errors.As(o.Failure, &other):
 		phase, body.Outcome, body.Boundary = history.Fail, "Violated", other.boundary

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -65,6 +66,8 @@ func TestEndSpecKeepsTheEnvironmentApart(t *testing.T) {
 		"violated":    {errors.New("want 1, got 2"), history.Fail, "Violated", history.Kubelet},
 		"environment": {cluster.Environment("do", errors.New("disk full")), history.Unknown, "Inconclusive", history.Harness},
 		"wrapped environment": {fmt.Errorf("make: %w", &cluster.EnvironmentError{Op: "do", Err: errors.New("x")}), history.Unknown, "Inconclusive",
+			history.Harness},
+		"API server not reached": {fmt.Errorf("read: %w", &url.Error{Op: "Get", URL: "https://x", Err: errors.New("refused")}), history.Unknown, "Inconclusive",
 			history.Harness},
 		"driver":        {BenchFailure(&cluster.DriverError{Driver: "d", Err: errors.New("exit 7")}), history.Fail, "Violated", history.Driver},
 		"driver joined": {errors.Join(&cluster.DriverError{Driver: "d", Err: errors.New("x")}, errors.New("undo")), history.Fail, "Violated", history.Driver},
