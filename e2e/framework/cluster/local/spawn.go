@@ -152,14 +152,21 @@ func (l *life) murdered() error {
 	return nil
 }
 
+// lastWords is how long after an answer a cell may turn out to have been dying.
+const lastWords = 300 * time.Millisecond
+
 // explain replaces an error by the last words of a cell that ended by itself. Its connections end a moment before it can be reaped, so that an
 // error that is not the cell's own answer waits for that.
 func (c *Cluster) explain(ctx context.Context, err error) error {
 	var answer *remoteError
-	if ctx.Err() == nil && !errors.As(err, &answer) {
+	wait := closeTimeout
+	if errors.As(err, &answer) {
+		wait = lastWords // a dying cell may still say that a component of it was killed
+	}
+	if ctx.Err() == nil {
 		select {
 		case <-c.life.done:
-		case <-time.After(closeTimeout):
+		case <-time.After(wait):
 		}
 	}
 	select {
