@@ -124,13 +124,18 @@ func (c *cell) startAttacher(ctx context.Context, d *driverController, name stri
 	p := c.process(id, "csi-attacher", c.binaries.command("csi-attacher",
 		"--csi-address", filepath.Join(controllerDir(name), "csi.sock"), "--kubeconfig", kubeconfig, "--http-endpoint", "127.0.0.1:"+strconv.Itoa(port), "--v", "4"))
 	p.healthy = healthz(http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
-	if err := p.start(ctx, ""); err != nil {
+	// The attacher ends itself ("Lost connection to CSI driver") when its first connection takes longer than a second, as it can where everything
+	// starts at once on a few processors. Its deployment would start it again.
+	if err := p.insist(ctx, attacherStarts); err != nil {
 		c.forget(p)
 		return err
 	}
 	d.attacher = p
 	return nil
 }
+
+// attacherStarts is how often the start of an attacher is tried.
+const attacherStarts = 5
 
 // driverName names a driver to remove.
 type driverName struct {

@@ -84,6 +84,16 @@ func (p *process) start(ctx context.Context, v versions.Version) error {
 	return nil
 }
 
+// insist starts a process that may end by itself before it is healthy, up to times in all.
+func (p *process) insist(ctx context.Context, times int) (err error) {
+	for range times {
+		if err = p.start(ctx, ""); err == nil || ctx.Err() != nil {
+			break
+		}
+	}
+	return err
+}
+
 // launch starts the executable in a session of its own, with its output appended to the log.
 func (p *process) launch() error {
 	cmd, err := p.command(p.version)

@@ -301,3 +301,14 @@ func TestLastLines(t *testing.T) {
 		t.Errorf("tail of a missing log: got %q", text)
 	}
 }
+
+func TestInsistStartsAgainWhatEndedByItself(t *testing.T) {
+	const thirdTime = `echo x >> "$DIR/tries"; [ "$(wc -l < "$DIR/tries")" -ge 3 ] || exit 1; ` + obedient
+	p, _ := shell(t, thirdTime)
+	if err := p.insist(t.Context(), 2); err == nil || !strings.Contains(err.Error(), "ended by itself") {
+		t.Fatalf("want the second end by itself to be the error, got %v", err)
+	}
+	if err := p.insist(t.Context(), 1); err != nil {
+		t.Fatalf("want the third start to hold, got %v", err)
+	}
+}
