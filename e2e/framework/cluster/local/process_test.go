@@ -20,8 +20,9 @@ import (
 	"headroom/e2e/framework/versions"
 )
 
-// obedient says that it is up, and ends with code 7 when it is terminated.
-const obedient = `trap 'exit 7' TERM; echo up > "$DIR/up"; while :; do sleep 0.02; done`
+// obedient says that it is up, and ends with code 7 when it is terminated. It forks only before it is up: a shell that is stopped while its child
+// has not yet become another program waits for the child and does not count as stopped.
+const obedient = `trap 'exit 7' TERM; sleep 1000 & echo up > "$DIR/up"; while :; do wait; done`
 
 // shell is a process that runs a script; DIR is its directory, where the file "up" makes it healthy.
 func shell(t *testing.T, script string) (p *process, dir string) {
