@@ -90,7 +90,10 @@ func Run(t ginkgo.GinkgoTestingT) {
 			judge(ctx, owned)
 		}
 	})
-	ginkgo.RunSpecs(t, "headroom")
+	// Without this, Ginkgo keeps the specs of one container in their order, whatever their priority.
+	suite, reporter := ginkgo.GinkgoConfiguration()
+	suite.RandomizeAllSpecs = true
+	ginkgo.RunSpecs(t, "headroom", suite, reporter)
 }
 
 // leave ends this process's part in the run.
