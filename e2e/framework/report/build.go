@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/report/signals"
 	"headroom/e2e/invariants"
 )
 
@@ -38,6 +39,7 @@ func Build(in Input) Report {
 		evidence: newEvidence(in.Judged),
 		harness:  newHarness(in.Header),
 		versions: newRunning(in.Header.Versions),
+		signals:  signals.New(in.Header),
 	}
 	var damage error
 	for e, err := range in.Events {
@@ -54,6 +56,7 @@ func Build(in Input) Report {
 		Elapsed:      round(b.last - b.clock.start),
 		Requirements: b.specs.finish(b.last, &b.clock),
 		Environment:  dedupe(append(slices.Clone(in.Environment), b.environment...)),
+		Signals:      b.signals.Finish(),
 		Harness:      b.harness.out,
 	}
 	if !b.wall.IsZero() {
@@ -93,6 +96,7 @@ type builder struct {
 	evidence    *evidence
 	harness     *harness
 	versions    running
+	signals     *signals.Collector
 	environment []EnvironmentProblem
 }
 
@@ -107,6 +111,7 @@ func (b *builder) observe(e history.Event) {
 		b.wall = wall.Add(b.clock.start - e.At)
 	}
 	b.versions.observe(e)
+	b.signals.Observe(e)
 	if e.Source == history.SourceFault {
 		b.fault(e)
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/report/signals"
 	"headroom/e2e/invariants"
 )
 
@@ -55,7 +56,9 @@ type Report struct {
 	Environment  []EnvironmentProblem `json:"environment,omitempty" yaml:"environment,omitempty"`
 	Requirements []Requirement        `json:"requirements" yaml:"requirements"`
 	Invariants   []InvariantResult    `json:"invariants" yaml:"invariants"`
-	Harness      Harness              `json:"harness" yaml:"harness"`
+	// Signals are figures of the run. They fail nothing.
+	Signals signals.Signals `json:"signals" yaml:"signals"`
+	Harness Harness         `json:"harness" yaml:"harness"`
 }
 
 // Requirement is one spec.

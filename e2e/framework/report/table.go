@@ -37,6 +37,7 @@ func Table(w io.Writer, r Report, o Options) error {
 	t := table{colour: o.Colour}
 	t.head(r)
 	t.rows(r)
+	t.signals(r)
 	t.details(r)
 	t.end(r, o.Dir)
 	if _, err := w.Write(t.out.Bytes()); err != nil {
