@@ -68,8 +68,10 @@ type Requirement struct {
 	Title    string           `json:"title,omitempty" yaml:"title,omitempty"`
 	Boundary history.Boundary `json:"boundary,omitempty" yaml:"boundary,omitempty"`
 	Status   Status           `json:"status" yaml:"status"`
-	Started  Duration         `json:"started" yaml:"started"`
-	Elapsed  Duration         `json:"elapsed" yaml:"elapsed"`
+	// Scope is what the spec's events carry, "" where its end does not say.
+	Scope   string   `json:"scope,omitempty" yaml:"scope,omitempty"`
+	Started Duration `json:"started" yaml:"started"`
+	Elapsed Duration `json:"elapsed" yaml:"elapsed"`
 	// Message is want, got, when; for a skipped spec the reason.
 	Message string `json:"message,omitempty" yaml:"message,omitempty"`
 	// LastEvents are the last events of the spec's scope before it ended, unless it held. They are context, not proof.
