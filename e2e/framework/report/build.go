@@ -35,6 +35,7 @@ type Input struct {
 // Build makes the report in one pass over the events. It keeps only the events that verdicts name and the last few of each running spec.
 func Build(in Input) Report {
 	b := builder{
+		scopes:   newScopes(),
 		specs:    newSpecs(),
 		evidence: newEvidence(in.Judged),
 		harness:  newHarness(in.Header),
@@ -92,6 +93,7 @@ type builder struct {
 	clock       clock
 	last        time.Duration
 	wall        time.Time // at clock.start
+	scopes      scopes
 	specs       *specs
 	evidence    *evidence
 	harness     *harness
@@ -105,8 +107,9 @@ func (b *builder) observe(e history.Event) {
 		b.clock = clock{start: e.At, started: true}
 	}
 	b.last = max(b.last, e.At)
+	b.scopes.observe(e)
 	b.evidence.observe(e, &b.clock)
-	b.specs.observe(e, &b.clock)
+	b.specs.observe(e, b.scopes.of(e), &b.clock)
 	if wall := b.harness.observe(e, &b.clock); b.wall.IsZero() && !wall.IsZero() {
 		b.wall = wall.Add(b.clock.start - e.At)
 	}

@@ -167,7 +167,7 @@ func (b *bundle) write(dir, out string, clock clock, wall wallClock) error {
 			errs = append(errs, enc.Encode(found))
 		}
 	}
-	errs = append(errs, w.Flush(), writeFile(filepath.Join(out, b.file+".jsonl"), text.Bytes()))
+	errs = append(errs, w.Flush(), WriteFile(filepath.Join(out, b.file+".jsonl"), text.Bytes()))
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("write evidence of %s %q: %w", b.Invariant, b.Subject, err)
 	}

@@ -139,8 +139,8 @@ func (t *table) invariant(i InvariantResult, s Status) {
 
 func (t *table) verdict(v Verdict, shown history.Boundary) {
 	subject := cmp.Or(v.Subject, "-")
-	if v.Scope != "" {
-		subject += "   spec " + v.Scope
+	if spec := cmp.Or(v.Spec, v.Scope); spec != "" {
+		subject += "   spec " + spec
 	}
 	if v.Boundary != shown {
 		subject += fmt.Sprintf("   boundary %s", v.Boundary)

@@ -106,7 +106,9 @@ type Verdict struct {
 	Boundary history.Boundary `json:"boundary,omitempty" yaml:"boundary,omitempty"`
 	Subject  string           `json:"subject,omitempty" yaml:"subject,omitempty"`
 	Scope    string           `json:"scope,omitempty" yaml:"scope,omitempty"`
-	Detail   string           `json:"detail,omitempty" yaml:"detail,omitempty"`
+	// Spec is the requirement whose scope that is, where its end names it.
+	Spec   string `json:"spec,omitempty" yaml:"spec,omitempty"`
+	Detail string `json:"detail,omitempty" yaml:"detail,omitempty"`
 	// Judged is how many times the claim was put to the test and held; Samples of them were durations, the longest of which was Worst.
 	Judged   int      `json:"judged,omitempty" yaml:"judged,omitempty"`
 	Samples  int      `json:"samples,omitempty" yaml:"samples,omitempty"`

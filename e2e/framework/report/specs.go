@@ -30,11 +30,12 @@ type spec struct {
 
 func newSpecs() *specs { return &specs{open: map[string]*spec{}, last: map[string][]history.Event{}} }
 
-func (s *specs) observe(e history.Event, clock *clock) {
+// observe takes the next event, which belongs to a scope.
+func (s *specs) observe(e history.Event, scope string, clock *clock) {
 	if !isSpec(e.Source) {
-		if e.Scope != "" {
-			last := append(s.last[e.Scope], e)
-			s.last[e.Scope] = last[max(0, len(last)-maxLast):]
+		if scope != "" {
+			last := append(s.last[scope], e)
+			s.last[scope] = last[max(0, len(last)-maxLast):]
 		}
 		return
 	}
@@ -107,6 +108,16 @@ func outcome(phase history.Phase, body history.Spec) (Status, string) {
 		return Inconclusive, cmp.Or(body.Message, "the spec ended without a verdict")
 	}
 	return Inconclusive, joinDetail(body.Message, "the spec ended with outcome "+string(said)+", which is none")
+}
+
+// of is the id of the spec that had a scope, "" when none that ended said so.
+func (s *specs) of(scope string) string {
+	for _, o := range s.rows {
+		if scope != "" && o.Scope == scope {
+			return o.ID
+		}
+	}
+	return ""
 }
 
 // finish gives what never ended its status.
