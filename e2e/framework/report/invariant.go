@@ -23,10 +23,12 @@ func (b *builder) row(j Judged, damaged bool) InvariantResult {
 		row.Known = append(row.Known, Known(k))
 	}
 	for _, v := range j.Verdicts {
+		evidence := b.evidence.of(v)
+		scope := b.scopes.verdict(v, evidence)
 		out := Verdict{
-			Status: Status(v.Status), Boundary: cmp.Or(v.Boundary, inv.Boundary), Subject: v.Subject, Scope: v.Scope, Detail: v.Detail,
+			Status: Status(v.Status), Boundary: cmp.Or(v.Boundary, inv.Boundary), Subject: v.Subject, Scope: scope, Spec: b.specs.of(scope), Detail: v.Detail,
 			Judged: v.Judged, Samples: v.Samples, Worst: Duration(v.Worst),
-			Evidence: b.evidence.of(v), More: max(0, len(v.Evidence)-maxEvidence),
+			Evidence: evidence, More: max(0, len(v.Evidence)-maxEvidence),
 		}
 		out.classify(inv, known, refusal, damaged)
 		row.Verdicts = append(row.Verdicts, out)
@@ -51,7 +53,7 @@ func (v *Verdict) classify(inv invariants.Invariant, known []invariants.Known, r
 			return
 		}
 		for _, k := range known {
-			if shows(k, v.Scope) {
+			if shows(k, v.Scope) || shows(k, v.Spec) {
 				v.Status, v.Boundary = Violated, history.Harness
 				v.Detail = fmt.Sprintf("want the known defect of %s (%s) to show in %q, got none: it is fixed; narrow the invariant's version range",
 					inv.Boundary, k.Versions, k.Scenario)

@@ -104,7 +104,7 @@ func (s *Session) check() (report.Report, error) {
 	if err != nil {
 		return report.Report{}, err
 	}
-	return r, report.Write(s.Dir, r)
+	return r, errors.Join(report.Write(s.Dir, r), report.WriteEvidence(s.Dir, r, run.Events()))
 }
 
 // abandon takes a session away that did not come up.
