@@ -62,6 +62,7 @@ func Build(in Input) Report {
 	for _, j := range in.Judged {
 		r.Invariants = append(r.Invariants, b.row(j, damage != nil))
 	}
+	b.expectations.judge(&r)
 	if damage != nil {
 		r.Doubts = append(r.Doubts, fmt.Sprintf("the history is damaged: %v", damage))
 	}
@@ -94,6 +95,8 @@ type builder struct {
 	harness     *harness
 	versions    running
 	environment []EnvironmentProblem
+	// expectations are those of the scenarios that were played.
+	expectations expectations
 }
 
 func (b *builder) observe(e history.Event) {
@@ -107,6 +110,7 @@ func (b *builder) observe(e history.Event) {
 		b.wall = wall.Add(b.clock.start - e.At)
 	}
 	b.versions.observe(e)
+	b.expectations.observe(e)
 	if e.Source == history.SourceFault {
 		b.fault(e)
 	}
