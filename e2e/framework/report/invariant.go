@@ -88,7 +88,7 @@ func joinDetail(detail, more string) string {
 
 // aggregate is the worst status of the verdicts and the first detail given with it.
 func aggregate(verdicts []Verdict) (Status, string) {
-	for _, s := range []Status{Violated, Inconclusive, KnownUpstream, Held} {
+	for _, s := range []Status{Violated, Inconclusive, Expected, KnownUpstream, Held} {
 		if i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Status == s }); i >= 0 {
 			if s == Held {
 				return s, joinDetail(figures(verdicts), verdicts[i].Detail)

@@ -54,11 +54,16 @@ type Bench struct {
 }
 
 // NewBench makes the bench. On error nothing of it is left.
-func (s *Session) NewBench(ctx context.Context, setup Setup) (_ *Bench, err error) {
+func (s *Session) NewBench(ctx context.Context, setup Setup) (*Bench, error) {
 	s.mu.Lock()
 	s.count++
 	scope := fmt.Sprintf("%s-%d", s.process, s.count)
 	s.mu.Unlock()
+	return s.newBench(ctx, scope, setup)
+}
+
+// newBench is NewBench with a scope that no other bench of the run has.
+func (s *Session) newBench(ctx context.Context, scope string, setup Setup) (_ *Bench, err error) {
 	b := &Bench{Session: s, Scope: scope, Driver: scope + "." + s.Definition + ".headroom.test", Setup: setup}
 	defer func() {
 		if err != nil {

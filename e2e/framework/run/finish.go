@@ -75,7 +75,7 @@ func (s *Session) quiesce(ctx context.Context) {
 func (s *Session) collect(ctx context.Context) error {
 	s.Problem("close the watches", s.owner.watches.Close())
 	s.Problem("destroy the cluster", s.Cluster.Destroy(ctx))
-	s.Problem("close this process's histories", errors.Join(s.Close(), s.owner.phases.Close()))
+	s.Problem("close this process's histories", errors.Join(s.Close(), s.owner.phases.Close(), s.owner.faults.Close(), s.owner.scenarios.Close()))
 	pairs, err := observe.ClockPairs(s.events())
 	if err != nil {
 		return err
@@ -116,7 +116,7 @@ func (s *Session) abandon(ctx context.Context) error {
 	if s.Cluster != nil {
 		errs = append(errs, s.Cluster.Destroy(ctx))
 	}
-	errs = append(errs, s.Close(), s.owner.phases.Close())
+	errs = append(errs, s.Close(), s.owner.phases.Close(), s.owner.faults.Close(), s.owner.scenarios.Close())
 	s.unpublish()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("take the run away: %w", err)

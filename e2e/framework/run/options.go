@@ -15,15 +15,19 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
 
 	"headroom/drivers"
 	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/report"
+	"headroom/e2e/framework/scenario"
 	"headroom/e2e/framework/versions"
 )
 
@@ -36,8 +40,13 @@ type Options struct {
 	RunDir string
 	// Driver is the driver under test: a built-in's or persona's name, or a path.
 	Driver string
-	// Kubernetes is the version of every component; zero means the newest that is supported by default.
+	// Kubernetes is the version of every component that Components does not name; zero means the newest that is supported by default.
 	Kubernetes versions.Version
+	// Components are versions of single components, and Gates their feature gates.
+	Components map[string]versions.Version
+	Gates      map[string]map[string]bool
+	// Figures override what the driver declares of its policy; zero ones stay.
+	Figures scenario.Figures
 	// Cache is the root of the binaries' cache; "" means the user's.
 	Cache string
 	// Seed drives all random choices; 0 means a new one.
@@ -89,6 +98,9 @@ func prepare(o Options) (*plan, error) {
 		if p.reference, err = filepath.Abs(o.Driver); err != nil {
 			return nil, &InputError{Err: err}
 		}
+	}
+	if p.definition.Figures, err = override(p.definition.Figures, o.Figures); err != nil {
+		return nil, &InputError{Err: err}
 	}
 	if o.Kubernetes == "" {
 		p.Kubernetes = versions.Default().Version
@@ -144,8 +156,20 @@ func (p *plan) ensureBinaries(ctx context.Context) (binaries.Paths, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.Components)) {
+		other, err := binaries.Ensure(ctx, binaries.Options{Cache: p.Cache, Kubernetes: p.Components[name], Components: []string{name}, Out: p.Out})
+		if err != nil {
+			return nil, err
+		}
+		paths[name] = other[name]
+	}
 	for name, b := range paths {
 		p.header.Versions[name] = b.Version.String()
+	}
+	for component, gates := range p.Gates {
+		for gate, on := range gates { // as checks look for them: what is not the version's default
+			p.header.Versions[component+"/"+gate] = strconv.FormatBool(on)
+		}
 	}
 	return paths, writeJSON(filepath.Join(p.RunDir, report.FileHeader), p.header)
 }

@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"headroom/drivers"
 	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/local"
@@ -58,6 +59,9 @@ type owner struct {
 	local   *local.Cluster
 	phases  *history.Writer
 	watches *observe.Watches
+	// faults and scenarios are opened by the first scenario that is played.
+	faults    *history.Writer
+	scenarios *history.Writer
 }
 
 // joinInfo is the content of session.json.
@@ -117,7 +121,10 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 func (p *plan) provider(paths binaries.Paths) (cluster.Provider, error) {
 	o := local.Options{
 		Run: p.run, RunDir: p.RunDir, Seed: p.Seed, Port: p.Port, Binaries: local.Binaries{}, Versions: map[string]versions.Version{},
-		Drivers: map[string]string{p.definition.Name: p.reference}, Fetch: p.fetch,
+		Drivers: map[string]string{p.definition.Name: p.reference}, Fetch: p.fetch, Gates: p.Gates,
+	}
+	if p.Figures != (scenario.Figures{}) {
+		o.Figures = map[string]drivers.Figures{p.definition.Name: p.definition.Figures}
 	}
 	for name, b := range paths {
 		o.Binaries[name] = map[versions.Version]string{b.Version: b.Path}

@@ -101,7 +101,7 @@ func newCell(in io.Reader) (*cell, error) {
 	if err := json.NewDecoder(in).Decode(&c.cfg); err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	c.binaries = &executables{paths: c.cfg.Binaries}
+	c.binaries = &executables{paths: c.cfg.Binaries, gates: c.cfg.Gates}
 	var err error
 	c.events, err = history.Create(c.cfg.eventsDir(), c.cfg.Run, history.PrefixComponent+"cell")
 	return c, err
@@ -136,6 +136,7 @@ func (c *cell) handler() http.Handler {
 	mux.HandleFunc("POST /components", handle(func(ctx context.Context, _ none) ([]componentStatus, error) { return c.components(ctx) }))
 	mux.HandleFunc("POST /act", handle(func(ctx context.Context, a action) (none, error) { return none{}, c.act(ctx, a) }))
 	mux.HandleFunc("POST /endpoint", handle(func(_ context.Context, r endpointRequest) (none, error) { return none{}, c.setEndpoint(r) }))
+	mux.HandleFunc("POST /front", handle(c.setFront))
 	mux.HandleFunc("POST /nodes/add", handle(c.addNode))
 	mux.HandleFunc("POST /nodes/remove", handle(c.removeNode))
 	mux.HandleFunc("POST /drivers/add", handle(c.addDriver))

@@ -235,6 +235,7 @@ type driverController struct {
 
 	starting sync.Mutex // held while the attacher is started
 	attacher *process   // nil until it runs
+	before   *front     // nil until it is asked for
 }
 
 func (d *driverController) closeGate() error {

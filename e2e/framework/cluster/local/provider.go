@@ -43,6 +43,10 @@ type Options struct {
 	Fetch func(ctx context.Context, component string, v versions.Version) (string, error)
 	// Drivers maps what DriverSpec.Definition may name to what drivers.Load takes; a path must be absolute.
 	Drivers map[string]string
+	// Gates are feature gates by component kind.
+	Gates map[string]map[string]bool
+	// Figures replace the declared figures of drivers, by the key of Drivers.
+	Figures map[string]drivers.Figures
 	// Seed is handed to drivers, with the node's number added.
 	Seed int64
 	// Port is the host port of the API server; 0 means any.
