@@ -56,6 +56,15 @@ func (s *script) fleet(n int, phase func(node, period int) float64) {
 	}
 }
 
+// drift answers NodeGetInfo with another node id each time.
+func (s *script) drift(at float64, ids ...string) {
+	for _, id := range ids {
+		n := int64(4)
+		s.csi(at, 0.02, "csi/n1", s.op(), "NodeGetInfo", history.DriverSide, history.OK, history.CSICall{}, history.CSICall{NodeID: id, MaxVolumes: &n})
+		at += 10
+	}
+}
+
 // full is what a node that is full by 3 foreign attachments tells.
 var full = history.Quota{Generation: 1, Limit: 3, Foreign: 3}
 
@@ -274,4 +283,12 @@ var capacityGoldens = []golden{
 		s.beat(38, 0)
 		s.beat(39, 3*time.Second)
 	}},
+
+	{"node-id-stable", "held-new-node", func(s *script) {
+		s.drift(1, "a", "a")
+		s.add(15, history.Event{Source: "api/nodes", Key: testNode}, history.Node{Object: history.Object{Type: "DELETED"}})
+		s.add(16, history.Event{Source: "api/nodes", Key: testNode}, history.Node{Object: history.Object{Type: "ADDED"}})
+		s.drift(21, "b", "b")
+	}},
+	{"node-id-stable", "violated-drift", func(s *script) { s.drift(1, "a", "a-2") }},
 }

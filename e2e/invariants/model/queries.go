@@ -1,6 +1,7 @@
 package model
 
 import (
+	"slices"
 	"time"
 
 	"headroom/e2e/framework/history"
@@ -115,4 +116,9 @@ func (m *Model) Owners() map[string][]ID {
 		}
 	}
 	return out
+}
+
+// NodeGone says whether the Node object was deleted at some time from from to to.
+func (m *Model) NodeGone(node string, from, to time.Duration) bool {
+	return slices.ContainsFunc(m.gone[node].Over(from, to), func(p Point[bool]) bool { return p.Value })
 }
