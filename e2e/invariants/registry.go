@@ -6,6 +6,7 @@ import "slices"
 func All() []Invariant {
 	all := []Invariant{
 		answerToCSINode, answerWithinQuota, asksEveryPeriod, attachRechecked, classIsHonest, neverUnbounded, oneWriter, reactiveConverges,
+		gradualRecovery, noStaleOverwrite, nodeIDStable, phasesSpread, publishIdempotent, queryBudget, quotaToAnswer, totalNotRemaining,
 	}
 	slices.SortFunc(all, func(a, b Invariant) int {
 		if a.Name < b.Name {

@@ -67,7 +67,7 @@ func New(h history.Header) *Model {
 		h.Params.Slack = history.Duration(DefaultSlack)
 	}
 	d := &h.Params.Driver
-	d.CacheAge, d.LastGoodLife, d.StepInterval = max(0, d.CacheAge), max(0, d.LastGoodLife), max(0, d.StepInterval)
+	d.CacheAge, d.LastGoodLife, d.StepInterval, d.MinInterval = max(0, d.CacheAge), max(0, d.LastGoodLife), max(0, d.StepInterval), max(0, d.MinInterval)
 	var gaps []Gap
 	for _, source := range slices.Sorted(maps.Keys(h.Missing)) {
 		gaps = append(gaps, Gap{Source: source, Reason: h.Missing[source], Declared: true})
