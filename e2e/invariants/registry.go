@@ -6,6 +6,8 @@ import "slices"
 func All() []Invariant {
 	all := []Invariant{
 		answerToCSINode, answerWithinQuota, asksEveryPeriod, attachRechecked, classIsHonest, neverUnbounded, oneWriter, reactiveConverges,
+		conditionalWrites, csiNodeOwned, errorCodeFaithful, kubeletRestartKeeps, noGhost, noStaleOverwriteKubelet, onlyCapacityRefreshes,
+		periodChangeApplies, rejectionAccounted, rejectionFinal, survivesGarbage, tickErrorKeeps, writeBudget,
 	}
 	slices.SortFunc(all, func(a, b Invariant) int {
 		if a.Name < b.Name {
