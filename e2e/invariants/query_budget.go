@@ -16,12 +16,12 @@ var queryBudget = Invariant{
 	Source:   "the driver's declared minimum interval; clouds throttle whole accounts by rate",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.SourceBackend},
-	New:      func(p Params) Checker { return newChecker(p, budget{}) },
+	New:      func(p Params) Checker { return newChecker(p, askBudget{}) },
 }
 
-type budget struct{ atEnd }
+type askBudget struct{ atEnd }
 
-func (budget) finish(m *model.Model) []Verdict {
+func (askBudget) finish(m *model.Model) []Verdict {
 	t := tally{}
 	interval := time.Duration(m.Header().Params.Driver.MinInterval)
 	if interval <= 0 {

@@ -43,6 +43,8 @@ type Step struct {
 	Call *Call
 	// Attach is set on backend events with Key "attach".
 	Attach *Attach
+	// Write is set on audit events that answer a write of a CSINode.
+	Write *Write
 }
 
 // Model is the fold. Create it with New.
@@ -59,6 +61,9 @@ type Model struct {
 	components
 	nodes
 	objects
+	recent
+	rejections
+	declared map[[2]string]bool // user, CSINode: whom the run itself had write
 }
 
 // New returns an empty model for a history with header h.
@@ -74,7 +79,8 @@ func New(h history.Header) *Model {
 	}
 	return &Model{
 		header: h, gaps: gaps, harness: newHarness(), backend: newBackend(), calls: newCalls(),
-		components: newComponents(), nodes: newNodes(), objects: newObjects(),
+		components: newComponents(), nodes: newNodes(), objects: newObjects(), recent: newRecent(), rejections: newRejections(),
+		declared: map[[2]string]bool{},
 	}
 }
 
@@ -107,6 +113,7 @@ func (m *Model) fold(s *Step) {
 	switch b := s.Body.(type) {
 	case *history.CSICall:
 		s.Call = m.foldCall(s.Event, b)
+		m.foldKubelet(s.Event, b, s.Call)
 	case *history.Backend:
 		s.Attach = m.foldBackend(s.Event, b)
 	case *history.Component:
@@ -120,11 +127,15 @@ func (m *Model) fold(s *Step) {
 	case *history.CSINode:
 		m.foldWatched(s.Event, b, &m.calls)
 	case *history.Audit:
+		s.Write = m.write(s.Event, b)
 		m.foldAudit(s.Event, b, &m.calls)
 	case *history.Node:
 		m.foldNode(s.Event, b)
+	case *history.Workload:
+		m.declare(b)
 	default:
 		m.foldObject(s.Event, s.Body)
+		m.foldRejection(s.Event, s.Body)
 	}
 }
 
@@ -140,6 +151,8 @@ func bodyOf(source string) any {
 		return &history.Beat{}
 	case history.PrefixWorkload:
 		return &history.Workload{}
+	case history.PrefixMetric:
+		return &history.Metric{}
 	case history.PrefixAPI:
 		return objectOf(rest)
 	}
@@ -171,6 +184,10 @@ func objectOf(resource string) any {
 		return &history.PVC{}
 	case "volumeattachments":
 		return &history.VolumeAttachment{}
+	case "persistentvolumes":
+		return &history.PV{}
+	case "events":
+		return &history.KubeEvent{}
 	}
 	return nil
 }
