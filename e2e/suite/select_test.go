@@ -4,6 +4,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"headroom/drivers/personas"
+	"headroom/e2e/framework/run"
 )
 
 func TestSelect(t *testing.T) {
@@ -34,6 +37,21 @@ func TestSelect(t *testing.T) {
 		}
 		if err != nil || !slices.Contains(got, tt.with) || slices.Contains(got, tt.without) {
 			t.Errorf("%q, %q: want %q chosen and %q not, got %v, error %v", tt.focus, tt.labels, tt.with, tt.without, got, err)
+		}
+	}
+}
+
+// TestPersonasTryWhatExists finds a spec that a persona names and nobody registers.
+func TestPersonasTryWhatExists(t *testing.T) {
+	for _, name := range personas.Names() {
+		p, err := personas.Find(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range p.Try {
+			if !slices.ContainsFunc(run.Requirements(), func(r run.Requirement) bool { return r.ID == id }) {
+				t.Errorf("persona %s: no spec %q to try", name, id)
+			}
 		}
 	}
 }
