@@ -63,7 +63,7 @@ func runCommand() *cobra.Command {
 	runFlags(cmd, &o)
 	f := cmd.Flags()
 	f.StringVar(&sel.focus, "focus", "", "run only specs whose id matches the regular expression")
-	f.StringVar(&sel.labels, "label-filter", "", "run only specs whose labels match, such as '!slow' or 'smoke'")
+	f.StringVar(&sel.labels, "label-filter", "", "run only specs whose labels match, such as '!slow' or 'smoke'; 'long' ones run only where the filter names that label")
 	f.IntVar(&sel.procs, "procs", 4, "parallel spec processes")
 	f.BoolVar(&sel.keep, "keep", false, "keep the cluster, and the benches of failed specs, until Ctrl-C")
 	f.StringVar(&sel.rerun, "rerun-failed", "", "run only specs that failed, stayed open or saw a violation in an earlier run, given by its directory")

@@ -93,6 +93,9 @@ func Run(t ginkgo.GinkgoTestingT) {
 	// Without this, Ginkgo keeps the specs of one container in their order, whatever their priority.
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	suite.RandomizeAllSpecs = true
+	if os.Getenv(EnvRunDir) == "" { // otherwise `headroom run` has selected
+		suite.LabelFilter = withoutLong(suite.LabelFilter)
+	}
 	ginkgo.RunSpecs(t, "headroom", suite, reporter)
 }
 
@@ -128,17 +131,32 @@ func judge(ctx context.Context, s *run.Session) {
 	}
 }
 
-// Select returns the ids of the specs whose id matches the regular expression focus and whose labels match the Ginkgo label filter; "" matches all.
-// A choice that cannot be understood, or chooses nothing, is an error.
+// withoutLong leaves long specs out, unless the label filter names their label.
+func withoutLong(filter string) string {
+	switch {
+	case strings.Contains(filter, run.LabelLong):
+		return filter
+	case filter == "":
+		return "!" + run.LabelLong
+	}
+	return "(" + filter + ") && !" + run.LabelLong
+}
+
+// Select returns the ids of the specs whose id matches the regular expression focus and whose labels match the Ginkgo label filter; "" matches all
+// but long ones, which match only a filter that names their label. A choice that cannot be understood, or chooses nothing, is an error.
 func Select(focus, labels string) ([]string, error) {
 	pattern, err := regexp.Compile(focus)
 	if err != nil {
 		return nil, fmt.Errorf("--focus %q: %w", focus, err)
 	}
-	filter, err := types.ParseLabelFilter(labels)
+	_, err = types.ParseLabelFilter(labels)
 	if err != nil {
 		// Ginkgo's own message is coloured and of several lines.
 		return nil, fmt.Errorf("--label-filter %q is no Ginkgo label filter: want one such as %q or %q", labels, "!slow", "smoke || slow")
+	}
+	filter, err := types.ParseLabelFilter(withoutLong(labels))
+	if err != nil {
+		return nil, err
 	}
 	var known, chosen []string
 	for _, r := range run.Requirements() {
@@ -148,7 +166,8 @@ func Select(focus, labels string) ([]string, error) {
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no spec matches --focus %q and --label-filter %q; there are: %s", focus, labels, strings.Join(known, ", "))
+		return nil, fmt.Errorf("no spec matches --focus %q and --label-filter %q; there are: %s (long ones want --label-filter %s)",
+			focus, labels, strings.Join(known, ", "), run.LabelLong)
 	}
 	return chosen, nil
 }

@@ -10,6 +10,7 @@
 //     refused attach;
 //   - while the backend does not answer, the last good value stands for Config.LastGoodLife, a restart of the driver included; after that
 //     max(1, volumes attached at that moment), no higher than the last good value, frozen until the backend answers again;
+//   - an answer of an older generation than the last good one counts as no answer, as long as that one stands;
 //   - before any quota was ever known: 1.
 //
 // It reads one clock, one source of randomness, one Backend and one Store, all given to it. It does not attach, does not check an attach

@@ -76,6 +76,9 @@ func (p *Policy) fly(f *flight) {
 	if p.base.Err() != nil {
 		return // closed, which says nothing about the backend
 	}
+	if err == nil {
+		err = p.state.outdated(quota)
+	}
 	if err != nil && (!p.attempt.done || p.attempt.ok) {
 		p.opts.Logf("node %q: no quota from the backend: %v", p.opts.Node, err)
 	}

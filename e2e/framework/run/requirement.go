@@ -34,6 +34,8 @@ type Requirement struct {
 const (
 	// LabelSlow marks specs that wait for a rejection, which takes the kubelet 123 s.
 	LabelSlow = "slow"
+	// LabelLong marks specs that take many minutes or many nodes; they run only where they are asked for.
+	LabelLong = "long"
 	// LabelSmoke marks the few specs that show that everything is connected.
 	LabelSmoke = "smoke"
 )
