@@ -6,6 +6,8 @@ import "slices"
 func All() []Invariant {
 	all := []Invariant{
 		answerToCSINode, answerWithinQuota, asksEveryPeriod, attachRechecked, classIsHonest, neverUnbounded, oneWriter, reactiveConverges,
+		bindWithinSeen, detachRequeues, growthRequeues, noCollateral, noFlushNeeded, noLeakedAttachment, pendingIsExplained, recoversAfterHeal,
+		rejectionCleansUp,
 	}
 	slices.SortFunc(all, func(a, b Invariant) int {
 		if a.Name < b.Name {

@@ -59,6 +59,7 @@ type Model struct {
 	components
 	nodes
 	objects
+	placement
 }
 
 // New returns an empty model for a history with header h.
@@ -74,7 +75,7 @@ func New(h history.Header) *Model {
 	}
 	return &Model{
 		header: h, gaps: gaps, harness: newHarness(), backend: newBackend(), calls: newCalls(),
-		components: newComponents(), nodes: newNodes(), objects: newObjects(),
+		components: newComponents(), nodes: newNodes(), objects: newObjects(), placement: newPlacement(),
 	}
 }
 
@@ -99,6 +100,7 @@ func (m *Model) Observe(e history.Event) Step {
 	}
 	s.Body = body
 	m.fold(&s)
+	m.foldPlacement(s)
 	return s
 }
 
@@ -140,6 +142,8 @@ func bodyOf(source string) any {
 		return &history.Beat{}
 	case history.PrefixWorkload:
 		return &history.Workload{}
+	case history.PrefixMetric:
+		return &history.Metric{}
 	case history.PrefixAPI:
 		return objectOf(rest)
 	}
@@ -169,6 +173,8 @@ func objectOf(resource string) any {
 		return &history.Pod{}
 	case "persistentvolumeclaims":
 		return &history.PVC{}
+	case "persistentvolumes":
+		return &history.PV{}
 	case "volumeattachments":
 		return &history.VolumeAttachment{}
 	}
