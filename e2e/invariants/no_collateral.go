@@ -69,7 +69,7 @@ func (r *bystanders) end(uid string, p *bystander) {
 }
 
 func (r *bystanders) finish(m *model.Model) []Verdict {
-	pods, preemptions, drivers := tally{}, tally{}, tally{}
+	t := shared{}
 	all := slices.Clone(r.ended)
 	for _, p := range r.running {
 		all = append(all, p)
@@ -79,25 +79,25 @@ func (r *bystanders) finish(m *model.Model) []Verdict {
 		switch {
 		case p.failed != "":
 			if !m.Disturbed(p.node, model.Minus(p.to.At, settle), p.to.At) {
-				pods.late(m, p.name, p.from.At, p.to.At, finding{
+				t.of(history.Kubelet).late(m, p.name, p.from.At, p.to.At, finding{
 					at: p.to.At, scope: p.scope, evidence: []history.Ref{p.from.Ref, p.to.Ref},
 					detail: fmt.Sprintf("want the pod, which ran since %s, to go on, got it failed (%s) at %s", m.Since(p.from.At), p.failed, m.Since(p.to.At)),
 				}, history.PrefixAPI+"pods")
 			}
 		case p.disruption == preempted && p.priority >= r.highest:
-			preemptions.violated(p.name, finding{
+			t.of(history.Scheduler).violated(p.name, finding{
 				at: p.to.At, scope: p.scope, evidence: []history.Ref{p.from.Ref, p.to.Ref},
 				detail: fmt.Sprintf("want the pod, which ran since %s, to go on, for none has a higher priority than its %d, got %s at %s",
 					m.Since(p.from.At), p.priority, preempted, m.Since(p.to.At)),
 			})
 		case p.disruption == "" && slices.ContainsFunc(named, func(n naming) bool { return n.at >= p.from.At && n.at <= p.to.At }):
-			pods.held(p.name, p.scope)
+			t.of(history.Kubelet).held(p.name, p.scope)
 		}
 	}
 	for _, id := range m.Asked() {
-		judgeUnnamed(m, drivers, id, named)
+		judgeUnnamed(m, t.of(history.Driver), id, named)
 	}
-	return slices.Concat(pods.verdicts(history.Kubelet), preemptions.verdicts(history.Scheduler), drivers.verdicts(history.Driver))
+	return t.verdicts(history.Kubelet, history.Scheduler, history.Driver)
 }
 
 // naming is a moment at which the run or the cloud did something to a node; "" is all nodes.

@@ -51,7 +51,6 @@ func (r *flushed) observe(_ *model.Model, s model.Step) {
 	r.last, r.value, r.read = now, b.Value, true
 }
 
-
 func (r *flushed) finish(m *model.Model) []Verdict {
 	t := tally{}
 	const name = "kube-scheduler"

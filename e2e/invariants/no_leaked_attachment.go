@@ -83,10 +83,10 @@ func (r *leaks) end(at model.Place, s model.Step) {
 }
 
 func (r *leaks) finish(m *model.Model) []Verdict {
-	t := stuck{}
+	t := shared{}
 	for _, u := range r.all() {
 		if u.rejected == "" {
-			t.judge(m, u, model.ID{Node: u.node, Driver: u.volume.Driver}.String(), "without a live pod")
+			t.orphan(m, u, model.ID{Node: u.node, Driver: u.volume.Driver}.String(), "without a live pod")
 		}
 	}
 	for _, l := range r.over {
@@ -95,11 +95,11 @@ func (r *leaks) finish(m *model.Model) []Verdict {
 	for _, l := range r.left {
 		judgeLeftover(m, t, l)
 	}
-	return t.verdicts()
+	return t.verdicts(history.ControllerManager, history.Attacher, history.Driver)
 }
 
 // judgeLeftover wants the backend to let go in time. Whoever said that the volume was detached is to blame: the driver, where it answered OK.
-func judgeLeftover(m *model.Model, t stuck, l *leftover) {
+func judgeLeftover(m *model.Model, t shared, l *leftover) {
 	deadline := model.Plus(l.since.At, model.Plus(orphanBound, m.Slack()))
 	name := model.ID{Node: l.place.Node, Driver: l.driver}.String()
 	f := finding{at: deadline, scope: l.scope, evidence: []history.Ref{l.since.Ref}}

@@ -59,7 +59,7 @@ func (r *recovery) observe(m *model.Model, s model.Step) {
 }
 
 func (r *recovery) finish(m *model.Model) []Verdict {
-	t := map[history.Boundary]tally{history.Driver: {}, history.Kubelet: {}, history.Attacher: {}}
+	t := shared{}
 	for _, id := range m.RegisteredIDs() {
 		list := heals(m, id.Node, "get")
 		for i, h := range list {
@@ -80,7 +80,7 @@ func (r *recovery) finish(m *model.Model) []Verdict {
 			}
 		}
 	}
-	return slices.Concat(t[history.Driver].verdicts(history.Driver), t[history.Kubelet].verdicts(history.Kubelet), t[history.Attacher].verdicts(history.Attacher))
+	return t.verdicts(history.Driver, history.Kubelet, history.Attacher)
 }
 
 // healing is one fault that was healed.
@@ -116,7 +116,7 @@ func heals(m *model.Model, node, operation string) []healing {
 }
 
 // judgeCount follows the count of a driver on a node after a heal.
-func judgeCount(m *model.Model, t map[history.Boundary]tally, id model.ID, h healing) {
+func judgeCount(m *model.Model, t shared, id model.ID, h healing) {
 	node, ok := m.BackendNode(id.Node, nodeID(m, id))
 	if !ok {
 		return
@@ -142,8 +142,8 @@ func judgeCount(m *model.Model, t map[history.Boundary]tally, id model.ID, h hea
 	}
 	name, until := id.String(), min(deadline, m.End())
 	if at, ok := reached(m, id, usable, start.At, until); ok {
-		t[history.Driver].held(name, "")
-		t[history.Driver].measured(name, 1, at-start.At)
+		t.of(history.Driver).held(name, "")
+		t.of(history.Driver).measured(name, 1, at-start.At)
 		return
 	}
 	hindered := m.Outage(node, "get", start.At+1, deadline) || fullBetween(m, node, start.At-time.Duration(m.Header().Params.Driver.StepInterval), deadline) ||
@@ -161,7 +161,7 @@ func judgeCount(m *model.Model, t map[history.Boundary]tally, id model.ID, h hea
 	}
 	f.detail = fmt.Sprintf("want count %d on %q by %s, after the heal at %s, got count %s and, last, %s",
 		usable, id, m.Since(deadline), m.Since(h.to.At), countAt(m, id, deadline), got)
-	t[blamed].late(m, name, start.At, deadline, f, history.PrefixCSI+id.Node, history.PrefixAPI+"csinodes")
+	t.of(blamed).late(m, name, start.At, deadline, f, history.PrefixCSI+id.Node, history.PrefixAPI+"csinodes")
 }
 
 // recoveryTime is what a count may take from where it is to usable.

@@ -25,37 +25,18 @@ var rejectionCleansUp = Invariant{
 type cleans struct{ orphans }
 
 func (r *cleans) finish(m *model.Model) []Verdict {
-	t := stuck{}
+	t := shared{}
 	for _, u := range r.all() {
 		if u.rejected != "" {
-			t.judge(m, u, u.rejected, fmt.Sprintf("of rejected pod %q", u.rejected))
+			t.orphan(m, u, u.rejected, fmt.Sprintf("of rejected pod %q", u.rejected))
 		}
 	}
 	unpublished(m, t.of(history.Driver))
-	return t.verdicts()
+	return t.verdicts(history.ControllerManager, history.Attacher, history.Driver)
 }
 
-// stuck is a tally per boundary.
-type stuck map[history.Boundary]tally
-
-func (t stuck) of(b history.Boundary) tally {
-	if t[b] == nil {
-		t[b] = tally{}
-	}
-	return t[b]
-}
-
-// verdicts joins the tallies. What held is the first boundary's: nobody broke it.
-func (t stuck) verdicts() []Verdict {
-	var out []Verdict
-	for _, b := range []history.Boundary{history.ControllerManager, history.Attacher, history.Driver} {
-		out = append(out, t[b].verdicts(b)...)
-	}
-	return out
-}
-
-// judge wants an orphan gone in time.
-func (t stuck) judge(m *model.Model, u *orphan, subject, what string) {
+// orphan wants an attachment without a live pod gone in time. What held is the controller manager's: nobody broke it.
+func (t shared) orphan(m *model.Model, u *orphan, subject, what string) {
 	deadline := model.Plus(u.since.At, model.Plus(orphanBound, m.Slack()))
 	switch until := min(u.to.At, deadline); {
 	case u.to.At <= deadline:

@@ -29,7 +29,7 @@ func (p *stranded) resolve(m *model.Model) {
 }
 
 // judge wants the pod, which waited when the fault was healed, to run in time.
-func (p *stranded) judge(m *model.Model, t map[history.Boundary]tally, h healing) {
+func (p *stranded) judge(m *model.Model, t shared, h healing) {
 	if p.unknown || p.from.At > h.to.At || p.to.At < h.to.At || !p.waitedThrough(m, h) {
 		return
 	}
@@ -42,14 +42,14 @@ func (p *stranded) judge(m *model.Model, t map[history.Boundary]tally, h healing
 	deadline := model.Plus(h.to.At, model.Plus(took, m.Slack()))
 	switch {
 	case p.ran && p.to.At <= deadline:
-		t[history.Attacher].held(p.pod.Name, p.scope)
-		t[history.Attacher].measured(p.pod.Name, 1, p.to.At-h.to.At)
+		t.of(history.Attacher).held(p.pod.Name, p.scope)
+		t.of(history.Attacher).measured(p.pod.Name, 1, p.to.At-h.to.At)
 		return
 	case p.to.At <= deadline || deadline > m.End() || p.hindered(m, h.to.At, deadline):
 		return
 	}
 	blamed, why, ref := p.blame(m, h.to.At, deadline)
-	t[blamed].late(m, p.pod.Name, h.to.At, deadline, finding{
+	t.of(blamed).late(m, p.pod.Name, h.to.At, deadline, finding{
 		at: deadline, scope: p.scope, evidence: []history.Ref{p.from.Ref, h.to.Ref, ref},
 		detail: fmt.Sprintf("want the pod to run on %q within %s + %s after the heal at %s, got it waiting at %s: %s",
 			p.pod.NodeName, took, m.Slack(), m.Since(h.to.At), m.Since(deadline), why),

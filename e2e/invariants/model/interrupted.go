@@ -49,11 +49,13 @@ func (c *calls) AllUnpublishes() []*Call {
 
 // Changed says whether one of the components changed its state at some time after from and up to to.
 func (c *components) Changed(from, to time.Duration, ids ...string) bool {
-	return slices.ContainsFunc(ids, func(id string) bool { return len(c.states[id].Over(from, to)) > 1 })
+	return slices.ContainsFunc(ids, func(id string) bool { return setWithin(c.states[id], from, to) })
 }
 
 // HeldChanged says whether the number of volumes attached to a node through the API may have changed after from and up to to.
-func (b *backend) HeldChanged(node string, from, to time.Duration) bool { return len(b.held[node].Over(from, to)) > 1 }
+func (b *backend) HeldChanged(node string, from, to time.Duration) bool {
+	return len(b.held[node].Over(from, to)) > 1
+}
 
 // BackendNodes returns the names by which the backend ever knew a node.
 func (b *backend) BackendNodes() []string { return sortedKeys(b.quotas) }

@@ -92,7 +92,7 @@ func (q *queue) look(m *Model, s Step, c change) {
 		}
 	case c.node != "":
 		for _, w := range q.waiting {
-			if at := m.places[c.node]; at != nil && (at.node == nil || selects(w.pod, at.node)) {
+			if at := m.places[c.node]; c.kind == ByNode || at != nil && at.node != nil && selects(w.pod, at.node) {
 				q.judge(m, w, c)
 			}
 		}
