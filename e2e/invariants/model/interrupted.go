@@ -54,7 +54,12 @@ func (c *components) Changed(from, to time.Duration, ids ...string) bool {
 
 // HeldChanged says whether the number of volumes attached to a node through the API may have changed after from and up to to.
 func (b *backend) HeldChanged(node string, from, to time.Duration) bool {
-	return len(b.held[node].Over(from, to)) > 1
+	return setWithin(b.held[node], from, to)
+}
+
+// setWithin says whether a value was set after from and up to to.
+func setWithin[T any](l *Timeline[T], from, to time.Duration) bool {
+	return slices.ContainsFunc(l.Over(from, to), func(p Point[T]) bool { return p.At > from })
 }
 
 // BackendNodes returns the names by which the backend ever knew a node.
