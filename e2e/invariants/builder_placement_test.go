@@ -42,7 +42,7 @@ func (s *script) podState(at float64, i int, change ...func(*history.Pod)) {
 }
 
 func onNode(b *history.Pod)    { b.NodeName = testNode }
-func runs(b *history.Pod)   { b.NodeName, b.PodPhase = testNode, "Running" }
+func runs(b *history.Pod)      { b.NodeName, b.PodPhase = testNode, "Running" }
 func succeeded(b *history.Pod) { b.NodeName, b.PodPhase = testNode, "Succeeded" }
 func gone(b *history.Pod)      { b.NodeName, b.Type = testNode, "DELETED" }
 func rejected(b *history.Pod)  { b.NodeName, b.PodPhase, b.Reason = testNode, "Failed", limitExceeded }

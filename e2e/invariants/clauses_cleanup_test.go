@@ -172,6 +172,16 @@ func TestRecoversAfterHeal(t *testing.T) {
 		{"no period any more", never(func(s *script) { s.period(60, 200, nil) }), ""},
 		{"the quota changed after", never(func(s *script) { s.quota(95, 6, 0) }), Violated},
 		{"the quota changed near the end", never(func(s *script) { s.quota(110, 6, 0) }), ""},
+		{"right, then the node was removed", func(s *script) {
+			outageEnds(s)
+			s.info(51, 4)
+			s.counted(51.2, 4)
+			s.add(60, history.Event{Source: "backend", Node: testNode, Key: "quota"}, history.Backend{})
+			s.beat(190, 0)
+		}, Held},
+		{"the node was removed", never(func(s *script) {
+			s.add(60, history.Event{Source: "backend", Node: testNode, Key: "quota"}, history.Backend{})
+		}), ""},
 		{"no room: 1 is right", never(func(s *script) { s.quota(50, 0, 0) }), Held},
 		{"the run ended", func(s *script) { outageEnds(s); s.beat(60, 0) }, ""},
 		{"slow steps", func(s *script) {

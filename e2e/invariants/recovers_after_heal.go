@@ -126,7 +126,7 @@ func judgeCount(m *model.Model, t shared, id model.ID, h healing) {
 	if !ok || period.Value == nil {
 		return
 	}
-	usable, deadline := int64(0), time.Duration(0)
+	name, usable, deadline := id.String(), int64(0), time.Duration(0)
 	for {
 		p, ok := m.Quota(node).At(start.At)
 		if !ok || p.Value == nil {
@@ -134,17 +134,19 @@ func judgeCount(m *model.Model, t shared, id model.ID, h healing) {
 		}
 		usable = max(1, p.Value.Usable())
 		deadline = model.Plus(start.At, model.Plus(recoveryTime(m, id, usable, start.At, model.Seconds(*period.Value)), m.Slack()))
-		changes := m.Quota(node).Over(start.At, deadline)
+		until, changes := min(deadline, m.End()), m.Quota(node).Over(start.At, deadline)
+		if len(changes) > 1 {
+			until = min(until, changes[1].At)
+		}
+		if at, ok := reached(m, id, usable, start.At, until); ok {
+			t.of(history.Driver).held(name, "")
+			t.of(history.Driver).measured(name, 1, at-h.to.At)
+			return
+		}
 		if len(changes) < 2 {
 			break
 		}
 		start = model.Stamp{At: changes[1].At, Ref: changes[1].Ref}
-	}
-	name, until := id.String(), min(deadline, m.End())
-	if at, ok := reached(m, id, usable, start.At, until); ok {
-		t.of(history.Driver).held(name, "")
-		t.of(history.Driver).measured(name, 1, at-start.At)
-		return
 	}
 	hindered := m.Outage(node, "get", start.At+1, deadline) || fullBetween(m, node, start.At-time.Duration(m.Header().Params.Driver.StepInterval), deadline) ||
 		m.Changed(start.At, deadline, "driver@"+id.Node, "driver@"+id.Node+"/"+id.Driver)
