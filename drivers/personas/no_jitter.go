@@ -10,7 +10,7 @@ func init() {
 		Name: "no-jitter",
 		Doc:  "asks the backend at the moment when the kubelet asks, which all kubelets can do at once",
 		Root: "phases-spread",
-		Try:  []string{"phases-spread"},
+		Try:  []string{"aligned-periods"},
 		Mistakes: func() steady.Mistakes {
 			return steady.Mistakes{Figures: func(c policy.Config) policy.Config {
 				c.OnDemand = true

@@ -27,6 +27,6 @@ func driverDownAtTick(ctx context.Context, b *run.Bench) {
 	b.AwaitAsked(ctx, node, b.Asked(ctx, node), run.Shortest+b.Slack())
 	b.AwaitCount(ctx, node, 4, run.Scheduled)
 	b.SetLimit(ctx, node, 3)
-	b.Restart(ctx, driver)
+	b.StartAgain(ctx, driver)
 	b.AwaitCount(ctx, node, 3, 2*run.Shortest+b.Slack())
 }

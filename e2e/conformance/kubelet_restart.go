@@ -26,7 +26,7 @@ func kubeletRestart(ctx context.Context, b *run.Bench) {
 	pod := b.StartPods(ctx, 1)[0]
 	b.Stop(ctx, "kubelet@"+node, cluster.Kill)
 	before := b.Asked(ctx, node)
-	b.Restart(ctx, "kubelet@"+node)
+	b.StartAgain(ctx, "kubelet@"+node)
 	b.AwaitCount(ctx, node, 4, run.Scheduled)
 	b.AwaitAsked(ctx, node, before, run.PodStart) // in the registration
 	b.AwaitAsked(ctx, node, before+1, run.Shortest+b.Slack())

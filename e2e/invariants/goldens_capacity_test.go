@@ -65,8 +65,8 @@ func (s *script) drift(at float64, ids ...string) {
 	}
 }
 
-// full is what a node that is full by 3 foreign attachments tells.
-var full = history.Quota{Generation: 1, Limit: 3, Foreign: 3}
+// allForeign is what a node that is full by 3 foreign attachments tells.
+var allForeign = history.Quota{Generation: 1, Limit: 3, Foreign: 3}
 
 var capacityGoldens = []golden{
 	{"total-not-remaining", "held-total", func(s *script) {
@@ -205,11 +205,11 @@ var capacityGoldens = []golden{
 	}},
 	{"gradual-recovery", "violated-rise-while-full", func(s *script) {
 		s.steps()
-		s.truth(0, full)
+		s.truth(0, allForeign)
 		s.info(1, 1)
 		s.publish(12, "v1", 8)
 		s.attach(12.02, "v1", refused(history.ReasonFull))
-		s.asks(13, testNode, full)
+		s.asks(13, testNode, allForeign)
 		s.truth(14, generation(2, 3))
 		s.asks(15, testNode, generation(2, 3))
 		s.info(17, 3)

@@ -18,8 +18,8 @@ func rarely(s *script) {
 	s.writes(1.4, 20, node, "create", "", entries(8))
 }
 
-// volume writes the PersistentVolume "pv0" with volume handle "v0".
-func (s *script) volume(at float64, rev int64) {
+// pv0 writes the PersistentVolume "pv0" with volume handle "v0".
+func (s *script) pv0(at float64, rev int64) {
 	s.add(at, history.Event{Source: "api/persistentvolumes", Rev: rev, Key: "pv0"}, history.PV{Object: history.Object{Type: "ADDED"}, Driver: testDriver, Handle: "v0"})
 }
 
@@ -53,7 +53,7 @@ const fullError = "rpc error: code = ResourceExhausted desc = node is full"
 // attaching is a volume whose attach is refused with code 8.
 func attaching(s *script) {
 	s.header.Versions["csi-attacher"] = "v4.12.0"
-	s.volume(0, 10)
+	s.pv0(0, 10)
 	s.publishFails(5, 8, "node is full")
 }
 
@@ -66,7 +66,7 @@ func (s *script) kubeEvent(at float64, rev int64, name string, count int32) {
 
 func (s *script) rejections(at, n float64) {
 	s.add(at, history.Event{Source: "metric/cell", Key: "kubelet@n1", Node: testNode}, history.Metric{
-		Name: history.RejectionsMetric, Labels: map[string]string{"reason": limitExceeded}, Value: n,
+		Name: history.MetricRejections, Labels: map[string]string{"reason": limitExceeded}, Value: n,
 	})
 }
 

@@ -48,7 +48,7 @@ func (s *script) owned(at float64, rev int64, kind string, uids ...string) {
 	s.add(at, history.Event{Source: "api/csinodes", Rev: rev, Key: testNode}, history.CSINode{Object: history.Object{Type: kind}, Owners: owners})
 }
 
-func (s *script) nodeObject(at float64, rev int64, kind, uid string) {
+func (s *script) nodeEvent(at float64, rev int64, kind, uid string) {
 	s.add(at, history.Event{Source: "api/nodes", Rev: rev, Key: testNode, Node: testNode}, history.Node{Object: history.Object{Type: kind, UID: uid}, Kubelet: "v1.36.3"})
 }
 
@@ -277,42 +277,42 @@ var writeGoldens = []golden{
 	}},
 
 	{"csinode-owned", "held", func(s *script) {
-		s.nodeObject(1, 10, "ADDED", "u1")
+		s.nodeEvent(1, 10, "ADDED", "u1")
 		s.owned(1.5, 11, "ADDED", "u1")
-		s.nodeObject(20, 30, "DELETED", "u1")
+		s.nodeEvent(20, 30, "DELETED", "u1")
 		s.owned(21, 31, "DELETED", "u1")
 		s.owned(25.1, 41, "ADDED", "u2") // seen before its Node
-		s.nodeObject(25.2, 40, "ADDED", "u2")
+		s.nodeEvent(25.2, 40, "ADDED", "u2")
 		s.beat(40, 0)
 	}},
 	{"csinode-owned", "violated-stale-uid", func(s *script) {
-		s.nodeObject(1, 10, "ADDED", "u1")
+		s.nodeEvent(1, 10, "ADDED", "u1")
 		s.owned(1.5, 11, "ADDED", "u1")
-		s.nodeObject(20, 30, "DELETED", "u1")
+		s.nodeEvent(20, 30, "DELETED", "u1")
 		s.owned(21, 31, "DELETED", "u1")
-		s.nodeObject(25, 40, "ADDED", "u2")
+		s.nodeEvent(25, 40, "ADDED", "u2")
 		s.owned(31, 45, "ADDED", "u1")
 		s.owned(35, 46, "DELETED", "u1")
 		s.beat(40, 0)
 	}},
 	{"csinode-owned", "violated-no-owner", func(s *script) {
-		s.nodeObject(1, 10, "ADDED", "u1")
+		s.nodeEvent(1, 10, "ADDED", "u1")
 		s.owned(1.5, 11, "ADDED")
 	}},
 	{"csinode-owned", "violated-two-owners", func(s *script) {
-		s.nodeObject(1, 10, "ADDED", "u1")
+		s.nodeEvent(1, 10, "ADDED", "u1")
 		s.owned(1.5, 11, "ADDED", "u1", "u0")
 	}},
 	{"csinode-owned", "violated-not-collected", func(s *script) {
-		s.nodeObject(1, 10, "ADDED", "u1")
+		s.nodeEvent(1, 10, "ADDED", "u1")
 		s.owned(1.5, 11, "ADDED", "u1")
-		s.nodeObject(20, 30, "DELETED", "u1")
+		s.nodeEvent(20, 30, "DELETED", "u1")
 		s.beat(90, 0)
 	}},
 	{"csinode-owned", "inconclusive-slow", func(s *script) {
-		s.nodeObject(1, 10, "ADDED", "u1")
+		s.nodeEvent(1, 10, "ADDED", "u1")
 		s.owned(1.5, 11, "ADDED", "u1")
-		s.nodeObject(20, 30, "DELETED", "u1")
+		s.nodeEvent(20, 30, "DELETED", "u1")
 		s.beat(60, 5*time.Second)
 		s.beat(90, 0)
 	}},

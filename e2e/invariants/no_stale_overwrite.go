@@ -30,19 +30,19 @@ func (stale) finish(m *model.Model) []Verdict {
 	return t.verdicts(history.Driver)
 }
 
-// reached is an answer that is certainly of a generation or a later one.
-type reached struct {
+// atGeneration is an answer that is certainly of a generation or a later one.
+type atGeneration struct {
 	generation int64
 	call       *model.Call
 }
 
 func judgeGenerations(m *model.Model, t tally, c capacity) {
-	var floors []reached // rising
+	var floors []atGeneration // rising
 	for i, b := range c.answers {
 		if b.Max <= 0 {
 			continue
 		}
-		var low reached
+		var low atGeneration
 		for j := len(floors) - 1; j >= 0 && low.call == nil; j-- {
 			if floors[j].call.Done <= b.Invoked {
 				low = floors[j]
@@ -64,7 +64,7 @@ func judgeGenerations(m *model.Model, t tally, c capacity) {
 			continue
 		}
 		if g, ok := oldestOf(told, b.Max, low.generation); ok && g > low.generation {
-			floors = append(floors, reached{g, b})
+			floors = append(floors, atGeneration{g, b})
 		}
 	}
 }

@@ -9,6 +9,8 @@ func All() []Invariant {
 		gradualRecovery, noStaleOverwrite, nodeIDStable, phasesSpread, publishIdempotent, queryBudget, quotaToAnswer, totalNotRemaining,
 		conditionalWrites, csiNodeOwned, errorCodeFaithful, kubeletRestartKeeps, noGhost, noStaleOverwriteKubelet, onlyCapacityRefreshes,
 		periodChangeApplies, rejectionAccounted, rejectionFinal, survivesGarbage, tickErrorKeeps, writeBudget,
+		bindWithinSeen, detachRequeues, growthRequeues, noCollateral, noFlushNeeded, noLeakedAttachment, pendingIsExplained, recoversAfterHeal,
+		rejectionCleansUp,
 	}
 	slices.SortFunc(all, func(a, b Invariant) int {
 		if a.Name < b.Name {

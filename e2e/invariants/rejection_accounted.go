@@ -14,7 +14,7 @@ import (
 var rejectionAccounted = Invariant{
 	Name: "rejection-accounted",
 	Claim: "each pod that was rejected for lack of attach capacity has one Warning event, and the kubelet's " +
-		history.RejectionsMetric + "{reason=\"" + limitExceeded + "\"} counts it once",
+		history.MetricRejections + "{reason=\"" + limitExceeded + "\"} counts it once",
 	Source:   "pkg/kubelet/kubelet.go rejectPod, recordAdmissionRejection",
 	Boundary: history.Kubelet,
 	Needs:    []string{history.PrefixAPI + "pods", history.PrefixAPI + "events"},
@@ -65,7 +65,7 @@ func (r *accounts) observe(m *model.Model, s model.Step) {
 			r.started[node] = s.At
 		}
 	case *history.Metric:
-		if node, ok := strings.CutPrefix(s.Key, "kubelet@"); ok && b.Name == history.RejectionsMetric && b.Labels["reason"] == limitExceeded {
+		if node, ok := strings.CutPrefix(s.Key, "kubelet@"); ok && b.Name == history.MetricRejections && b.Labels["reason"] == limitExceeded {
 			r.samples = append(r.samples, sample{node, r.started[node], s.At, b.Value, s.Ref()})
 			r.trim()
 		}
@@ -87,7 +87,7 @@ func (r *accounts) finish(m *model.Model) []Verdict {
 	}
 	if len(r.samples) == 0 {
 		for _, p := range r.failed {
-			r.t.note(p.node, "the history has no reading of "+history.RejectionsMetric)
+			r.t.note(p.node, "the history has no reading of "+history.MetricRejections)
 		}
 	}
 	return r.t.verdicts(history.Kubelet)
@@ -136,6 +136,6 @@ func (r *accounts) metric(m *model.Model, s sample) {
 		r.t.held(s.node, "")
 	default:
 		r.t.missing(m, s.node, finding{at: s.at, evidence: refs, detail: fmt.Sprintf("want %s of node %q at %d, as many as were rejected since its kubelet started, got %g at %s",
-			history.RejectionsMetric, s.node, certain, s.value, m.Since(s.at))}, history.PrefixAPI+"pods")
+			history.MetricRejections, s.node, certain, s.value, m.Since(s.at))}, history.PrefixAPI+"pods")
 	}
 }

@@ -143,13 +143,13 @@ func withoutLong(filter string) string {
 }
 
 // Select returns the ids of the specs whose id matches the regular expression focus and whose labels match the Ginkgo label filter; "" matches all
-// but long ones, which match only a filter that names their label. A choice that cannot be understood, or chooses nothing, is an error.
+// but long ones. Those match a filter that names their label, or a focus that matches nothing else. A choice that cannot be understood, or chooses nothing, is an error.
 func Select(focus, labels string) ([]string, error) {
 	pattern, err := regexp.Compile(focus)
 	if err != nil {
 		return nil, fmt.Errorf("--focus %q: %w", focus, err)
 	}
-	_, err = types.ParseLabelFilter(labels)
+	asked, err := types.ParseLabelFilter(labels)
 	if err != nil {
 		// Ginkgo's own message is coloured and of several lines.
 		return nil, fmt.Errorf("--label-filter %q is no Ginkgo label filter: want one such as %q or %q", labels, "!slow", "smoke || slow")
@@ -158,16 +158,21 @@ func Select(focus, labels string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var known, chosen []string
+	var known, chosen, long []string
 	for _, r := range run.Requirements() {
 		known = append(known, r.ID)
-		if pattern.MatchString(r.ID) && filter(r.Labels) {
+		switch matches := pattern.MatchString(r.ID); {
+		case matches && filter(r.Labels):
 			chosen = append(chosen, r.ID)
+		case matches && focus != "" && asked(r.Labels):
+			long = append(long, r.ID)
 		}
 	}
 	if len(chosen) == 0 {
-		return nil, fmt.Errorf("no spec matches --focus %q and --label-filter %q; there are: %s (long ones want --label-filter %s)",
-			focus, labels, strings.Join(known, ", "), run.LabelLong)
+		chosen = long
+	}
+	if len(chosen) == 0 {
+		return nil, fmt.Errorf("no spec matches --focus %q and --label-filter %q; there are: %s", focus, labels, strings.Join(known, ", "))
 	}
 	return chosen, nil
 }

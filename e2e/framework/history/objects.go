@@ -48,6 +48,12 @@ type Node struct {
 	Object
 	Ready   bool   `json:"ready"`
 	Kubelet string `json:"kubelet,omitempty"` // status.nodeInfo.kubeletVersion
+	// Labels are what pods select nodes by.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Closed says that the node takes no new pods: it is unschedulable, or has a taint with effect NoSchedule or NoExecute.
+	Closed bool `json:"closed,omitempty"`
+	// VolumesInUse is status.volumesInUse: what the kubelet has mounted, or is about to, as "kubernetes.io/csi/<driver>^<handle>".
+	VolumesInUse []string `json:"volumesInUse,omitempty"`
 }
 
 // Pod is the body of api/pods. Claims are the names of its PersistentVolumeClaims, generated ones included.
@@ -61,6 +67,16 @@ type Pod struct {
 	Scheduler string   `json:"scheduler,omitempty"`
 	// Unschedulable is the message of PodScheduled=False, "" otherwise.
 	Unschedulable string `json:"unschedulable,omitempty"`
+	// Ephemeral is how many of Claims belong to generic ephemeral volumes.
+	Ephemeral int `json:"ephemeral,omitempty"`
+	// Selector is spec.nodeSelector.
+	Selector map[string]string `json:"selector,omitempty"`
+	// Constrained says that its placement depends on more than Selector and Claims: affinity, spread constraints, gates, resource claims, host ports.
+	Constrained bool `json:"constrained,omitempty"`
+	// Priority is spec.priority.
+	Priority int32 `json:"priority,omitempty"`
+	// Disruption is the reason of DisruptionTarget=True ("PreemptionByScheduler"), "" otherwise.
+	Disruption string `json:"disruption,omitempty"`
 }
 
 // PVC is the body of api/persistentvolumeclaims.
@@ -74,6 +90,8 @@ type PV struct {
 	Object
 	Driver string `json:"driver,omitempty"`
 	Handle string `json:"handle,omitempty"`
+	// Pinned says that it has a node affinity.
+	Pinned bool `json:"pinned,omitempty"`
 }
 
 // VolumeAttachment is the body of api/volumeattachments.

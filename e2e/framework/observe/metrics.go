@@ -1,75 +1,75 @@
 package observe
 
 import (
-	"bufio"
-	"errors"
+	"bytes"
+	"context"
 	"fmt"
-	"io"
-	"strconv"
-	"strings"
+	"time"
+
+	"headroom/e2e/framework/history"
 )
 
-// Counter reads one counter of a component's metrics, as /metrics shows them (the Prometheus text format). A counter with labels is not shown before it
-// counted for the first time: it is 0 then, as long as all the text is metrics. Labels beyond those given are summed over.
-func Counter(text io.Reader, name string, labels map[string]string) (float64, error) {
-	in := bufio.NewScanner(text)
-	in.Buffer(nil, 1<<20)
-	sum, samples := 0.0, 0
-	for number := 1; in.Scan(); number++ {
-		line := in.Text()
-		if strings.HasPrefix(line, "#") || strings.TrimSpace(line) == "" {
-			continue
-		}
-		samples++
-		end := max(0, strings.IndexAny(line, "{ "))
-		value, found, err := sample(line[end:], labels)
-		if err != nil {
-			return 0, fmt.Errorf("metrics: line %d: %q: %w", number, line, err)
-		}
-		if found && line[:end] == name {
-			sum += value
-		}
-	}
-	if err := in.Err(); err != nil {
-		return 0, fmt.Errorf("metrics: %w", err)
-	}
-	if samples == 0 {
-		return 0, fmt.Errorf("metrics: want samples such as %s, got none", name)
-	}
-	return sum, nil
+// metricPeriod is the time between two readings of a component's metrics; metricTimeout is what one may take.
+const metricPeriod, metricTimeout = 5 * time.Second, 4 * time.Second
+
+// Metrics reads a component's metrics every 5 s, in Prometheus' text format, and writes what changed of those named to the source "metric/<component>".
+// A component that does not answer is expected: it may be stopped. It blocks until ctx ends, reads once more, and returns what went wrong with the file.
+func Metrics(ctx context.Context, read func(context.Context) ([]byte, error), eventsDir, run, component string, names ...string) error {
+	ticks := time.NewTicker(metricPeriod)
+	defer ticks.Stop()
+	return metrics(ctx, read, eventsDir, run, component, names, ticks.C)
 }
 
-// sample reads what follows a metric's name: labels, where there are any, the value, and perhaps a time.
-func sample(rest string, want map[string]string) (value float64, found bool, err error) {
-	got := map[string]string{}
-	if strings.HasPrefix(rest, "{") {
-		rest = rest[1:]
-		for !strings.HasPrefix(rest, "}") {
-			key, after, ok := strings.Cut(rest, "=")
-			quoted, err := strconv.QuotedPrefix(after)
-			if !ok || err != nil {
-				return 0, false, fmt.Errorf("want labels as key=\"value\", got %q", rest)
-			}
-			text, err := strconv.Unquote(quoted)
-			if err != nil {
-				return 0, false, fmt.Errorf("label %q: %w", key, err)
-			}
-			got[strings.TrimSpace(key)] = text
-			rest = strings.TrimPrefix(after[len(quoted):], ",")
-		}
-		rest = rest[1:]
+func metrics(
+	ctx context.Context, read func(context.Context) ([]byte, error), eventsDir, run, component string, names []string, ticks <-chan time.Time,
+) error {
+	out, err := history.Create(eventsDir, run, history.PrefixMetric+component)
+	if err != nil {
+		return fmt.Errorf("metrics of %s: %w", component, err)
 	}
-	fields := strings.Fields(rest)
-	if len(fields) == 0 {
-		return 0, false, errors.New("want a value, got none")
-	}
-	if value, err = strconv.ParseFloat(fields[0], 64); err != nil {
-		return 0, false, fmt.Errorf("value: want a number, got %q", fields[0])
-	}
-	for key, text := range want {
-		if got[key] != text {
-			return 0, false, nil
+	s := scraper{read: read, out: out, component: component, names: names, last: map[string]history.Metric{}}
+	for {
+		s.scrape(ctx, false)
+		select {
+		case <-ctx.Done():
+			s.scrape(context.WithoutCancel(ctx), true)
+			return out.Close()
+		case <-ticks:
 		}
 	}
-	return value, true, nil
+}
+
+// scraper remembers what it wrote last.
+type scraper struct {
+	read      func(context.Context) ([]byte, error)
+	out       *history.Writer
+	component string
+	names     []string
+	last      map[string]history.Metric // by name
+}
+
+// scrape writes what differs from the last reading; all of it when it is the final one.
+func (s *scraper) scrape(ctx context.Context, final bool) {
+	limited, cancel := context.WithTimeout(ctx, metricTimeout)
+	defer cancel()
+	text, err := s.read(limited)
+	if ctx.Err() != nil {
+		return // cut short; the final reading follows
+	}
+	for _, name := range s.names {
+		phase, now := history.Observed, history.Metric{Name: name}
+		failed, shown := err, false
+		if failed == nil {
+			now.Value, shown, failed = counter(bytes.NewReader(text), name, nil)
+		}
+		if now.Absent = failed == nil && !shown; failed != nil {
+			phase, now.Error = history.Fail, failed.Error()
+		}
+		last, seen := s.last[name]
+		same := last.Value == now.Value && last.Absent == now.Absent && (last.Error == "") == (now.Error == "")
+		if s.last[name] = now; seen && !final && same {
+			continue
+		}
+		s.out.Write(history.Event{Phase: phase, Key: s.component, Body: history.Encode(now)})
+	}
 }

@@ -1,47 +1,47 @@
 package observe
 
 import (
-	"strings"
+	"context"
+	"errors"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	. "github.com/onsi/gomega"
+
+	"headroom/e2e/framework/history"
 )
 
-const kubeletMetrics = `# HELP kubelet_admission_rejections_total [ALPHA] Cumulative number of admissions rejected
-# TYPE kubelet_admission_rejections_total counter
-kubelet_admission_rejections_total{reason="Other"} 3
-kubelet_admission_rejections_total{reason="VolumeAttachmentLimitExceeded"} 2
-kubelet_admission_rejections_total_seconds{reason="VolumeAttachmentLimitExceeded"} 9
-
-up 1
-odd{a="x, y}",b="say \"no\""} 4 1700000000000
-odd{a="x",b="no"} 5e1
-`
-
-func TestCounter(t *testing.T) {
-	for _, c := range []struct {
-		name, text, metric string
-		labels             map[string]string
-		want               float64
-		fails              string
-	}{
-		{"one label", kubeletMetrics, "kubelet_admission_rejections_total", map[string]string{"reason": "VolumeAttachmentLimitExceeded"}, 2, ""},
-		{"summed", kubeletMetrics, "kubelet_admission_rejections_total", nil, 5, ""},
-		{"not counted yet", kubeletMetrics, "kubelet_admission_rejections_total", map[string]string{"reason": "Evicted"}, 0, ""},
-		{"no labels", kubeletMetrics, "up", nil, 1, ""},
-		{"quotes, braces and a time", kubeletMetrics, "odd", map[string]string{"a": "x, y}", "b": `say "no"`}, 4, ""},
-		{"no metrics", "\n# HELP x\n", "up", nil, 0, "got none"},
-		{"another page", "<html>", "up", nil, 0, "line 1"},
-		{"a part of the name", kubeletMetrics, "kubelet_admission", nil, 0, ""},
-		{"no value", "up{} ", "up", nil, 0, "line 1"},
-		{"no number", "x 1\nup many", "up", nil, 0, `line 2: "up many": value: want a number`},
-		{"broken labels", `up{a} 1`, "up", nil, 0, "want labels"},
-		{"unclosed label", `up{a="x} 1`, "up", nil, 0, "want labels"},
-	} {
-		got, err := Counter(strings.NewReader(c.text), c.metric, c.labels)
-		switch {
-		case c.fails == "" && (err != nil || got != c.want):
-			t.Errorf("%s: want %g, got %g, %v", c.name, c.want, got, err)
-		case c.fails != "" && (err == nil || !strings.Contains(err.Error(), c.fails)):
-			t.Errorf("%s: want an error with %q, got %g, %v", c.name, c.fails, got, err)
+func TestMetricsWritesWhatChanges(t *testing.T) {
+	g := NewWithT(t)
+	dir, ticks := t.TempDir(), make(chan time.Time)
+	answers := []any{"m 0\n", "m 0\n", "m 2\n", errors.New("refused"), errors.New("refused again"), "m 2\n", "other 1\n"}
+	var asked atomic.Int32
+	read := func(ctx context.Context) ([]byte, error) {
+		i := min(int(asked.Add(1))-1, len(answers)-1)
+		if err, ok := answers[i].(error); ok {
+			return nil, err
 		}
+		return []byte(answers[i].(string)), nil
 	}
+	ctx, cancel := context.WithCancel(context.Background())
+	done := make(chan error, 1)
+	go func() { done <- metrics(ctx, read, dir, "run-1", "kube-scheduler", []string{"m"}, ticks) }()
+	for range len(answers) - 1 {
+		ticks <- time.Time{}
+	}
+	g.Eventually(asked.Load, patience).Should(BeEquivalentTo(len(answers)))
+	cancel()
+	g.Eventually(done, patience).Should(Receive(BeNil()))
+	var got []history.Metric
+	for _, e := range readSource(t, dir, history.PrefixMetric+"kube-scheduler") {
+		var m history.Metric
+		g.Expect(e.Decode(&m)).To(Succeed())
+		g.Expect(e.Key).To(Equal("kube-scheduler"))
+		g.Expect(m.Name).To(Equal("m"))
+		m.Name = ""
+		g.Expect(e.Phase == history.Fail).To(Equal(m.Error != ""))
+		got = append(got, m)
+	}
+	g.Expect(got).To(Equal([]history.Metric{{}, {Value: 2}, {Error: "refused"}, {Value: 2}, {Absent: true}, {Absent: true}}))
 }

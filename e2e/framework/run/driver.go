@@ -3,7 +3,6 @@ package run
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	"google.golang.org/grpc/codes"
@@ -11,23 +10,6 @@ import (
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
 )
-
-// Restart stops a component of the cluster in the way given, starts it again at the version that it had, and returns once it is healthy.
-func (b *Bench) Restart(ctx context.Context, id string, how cluster.Signal) {
-	c := b.component(ctx, id)
-	b.Check(cluster.Environment("stop "+id, c.Stop(ctx, how)))
-	b.Check(cluster.Environment("start "+id, c.Start(ctx, "")))
-}
-
-func (b *Bench) component(ctx context.Context, id string) cluster.Component {
-	all, err := b.Cluster.Components(ctx)
-	b.Check(cluster.Environment("list the components", err))
-	i := slices.IndexFunc(all, func(c cluster.Component) bool { return c.ID() == id })
-	if i < 0 {
-		b.Check(cluster.Environment("find component "+id, fmt.Errorf("want it among %d components", len(all))))
-	}
-	return all[i]
-}
 
 // DriverOn is the component id of the bench's driver on a node.
 func (b *Bench) DriverOn(node string) string { return "driver@" + node + "/" + b.Driver }

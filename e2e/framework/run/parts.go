@@ -30,9 +30,15 @@ func (b *Bench) Stop(ctx context.Context, id string, how cluster.Signal) {
 	b.Check(cluster.Environment("stop "+id, b.Part(ctx, id).Stop(ctx, how)))
 }
 
-// Restart starts a component that was stopped, at the version it had.
-func (b *Bench) Restart(ctx context.Context, id string) {
+// StartAgain starts a component that was stopped, at the version it had, and returns once it is healthy.
+func (b *Bench) StartAgain(ctx context.Context, id string) {
 	b.Check(cluster.Environment("start "+id, b.Part(ctx, id).Start(ctx, "")))
+}
+
+// Restart stops a component in the way given and starts it again.
+func (b *Bench) Restart(ctx context.Context, id string, how cluster.Signal) {
+	b.Stop(ctx, id, how)
+	b.StartAgain(ctx, id)
 }
 
 // SetPeriod changes how often the kubelet asks the bench's driver; nil unsets it.

@@ -64,6 +64,8 @@ type owner struct {
 	// faults and scenarios are opened by the first scenario that is played.
 	faults    *history.Writer
 	scenarios *history.Writer
+	// stopMetrics ends the reading of metrics; nil before it began.
+	stopMetrics func()
 }
 
 // joinInfo is the content of session.json.
@@ -117,6 +119,7 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 		return nil, cluster.Environment("watch the cluster", err)
 	}
 	s.observe(func(ctx context.Context) error { return observe.Probe(ctx, s.Cluster.RESTConfig(), s.events(), p.run) })
+	s.owner.stopMetrics = s.readMetrics()
 	if err := s.publish(); err != nil {
 		return nil, cluster.Environment("write the session", err)
 	}

@@ -64,6 +64,7 @@ type Model struct {
 	recent
 	rejections
 	declared map[[2]string]bool // user, CSINode: whom the run itself had write
+	placement
 }
 
 // New returns an empty model for a history with header h.
@@ -80,7 +81,7 @@ func New(h history.Header) *Model {
 	return &Model{
 		header: h, gaps: gaps, harness: newHarness(), backend: newBackend(), calls: newCalls(),
 		components: newComponents(), nodes: newNodes(), objects: newObjects(), recent: newRecent(), rejections: newRejections(),
-		declared: map[[2]string]bool{},
+		declared: map[[2]string]bool{}, placement: newPlacement(),
 	}
 }
 
@@ -105,6 +106,7 @@ func (m *Model) Observe(e history.Event) Step {
 	}
 	s.Body = body
 	m.fold(&s)
+	m.foldPlacement(s)
 	return s
 }
 
@@ -182,10 +184,10 @@ func objectOf(resource string) any {
 		return &history.Pod{}
 	case "persistentvolumeclaims":
 		return &history.PVC{}
-	case "volumeattachments":
-		return &history.VolumeAttachment{}
 	case "persistentvolumes":
 		return &history.PV{}
+	case "volumeattachments":
+		return &history.VolumeAttachment{}
 	case "events":
 		return &history.KubeEvent{}
 	}

@@ -152,6 +152,7 @@ func (c *cell) handler() http.Handler {
 		_ = http.NewResponseController(w).Flush() // the parent may be gone
 		os.Exit(code)
 	})
+	mux.HandleFunc("GET /metrics/{component}", c.serveMetrics)
 	// The backend's control interface shares the socket, so that the host needs no second way in.
 	mux.Handle("/control/", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: quotaControl}))
 	return mux

@@ -23,14 +23,14 @@ func (c *cell) readMetrics(ctx context.Context, n *node) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
 	labels := map[string]string{"reason": rejectionReason}
-	value, err := c.readCounter(ctx, fmt.Sprintf("https://127.0.0.1:%d/metrics", n.port), history.RejectionsMetric, labels)
+	value, err := c.readCounter(ctx, fmt.Sprintf("https://127.0.0.1:%d/metrics", n.port), history.MetricRejections, labels)
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "headroom: cell: metrics of kubelet@%s: %v\n", n.name, err)
 		return
 	}
 	c.metrics.Write(history.Event{
 		Phase: history.Observed, Node: n.name, Key: "kubelet@" + n.name,
-		Body: history.Encode(history.Metric{Name: history.RejectionsMetric, Labels: labels, Value: value}),
+		Body: history.Encode(history.Metric{Name: history.MetricRejections, Labels: labels, Value: value}),
 	})
 }
 

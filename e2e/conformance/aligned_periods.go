@@ -21,7 +21,7 @@ const (
 
 func init() {
 	r := run.Requirement{
-		ID: "phases-spread",
+		ID: "aligned-periods",
 		Claim: "When a changed period has aligned the tickers of all kubelets, a driver on many nodes still does not ask its backend all at once: " +
 			"its queries are spread over the period.",
 		Source:   "kubernetes pkg/volume/csi/csi_node_updater.go: a plain ticker without jitter",
@@ -29,7 +29,7 @@ func init() {
 		Labels:   []string{run.LabelLong},
 		Setup:    run.Setup{Period: run.Shortest},
 		Limit:    10 * time.Minute,
-		Test:     phasesSpread,
+		Test:     alignedPeriods,
 	}
 	for range fleet {
 		r.Setup.Nodes = append(r.Setup.Nodes, run.Node{Limit: 4})
@@ -37,8 +37,8 @@ func init() {
 	run.Register(r)
 }
 
-// phasesSpread lets time go by on aligned kubelets; the judgement is the invariant's.
-func phasesSpread(ctx context.Context, b *run.Bench) {
+// alignedPeriods lets time go by on aligned kubelets; the judgement is the invariant's.
+func alignedPeriods(ctx context.Context, b *run.Bench) {
 	for _, node := range b.Nodes {
 		b.AwaitCount(ctx, node, 4, run.Shortest)
 	}
