@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"headroom/e2e/framework/history"
@@ -110,15 +111,17 @@ func (r *binds) judge(m *model.Model, b bind) {
 
 // highestCount is the highest count in force at some time from from to the moment end; false where none is known to have been, or one was absent.
 func highestCount(line []model.Limit, from time.Duration, end model.Stamp) (best model.Limit, ok bool) {
-	for i, l := range line {
-		if i+1 < len(line) && line[i+1].At <= from || !l.Before(end) {
-			continue
+	for i, l := range slices.Backward(line) {
+		if l.Before(end) {
+			if l.Count == nil || i == 0 && l.At > from {
+				return model.Limit{}, false
+			}
+			if !ok || *l.Count > *best.Count {
+				best, ok = l, true
+			}
 		}
-		if l.Count == nil || i == 0 && l.At > from {
-			return model.Limit{}, false
-		}
-		if !ok || *l.Count > *best.Count {
-			best, ok = l, true
+		if l.At <= from {
+			break // it held when the window began: those before it did not
 		}
 	}
 	return best, ok

@@ -1,6 +1,7 @@
 package invariants
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"time"
@@ -90,7 +91,7 @@ func (r *bystanders) finish(m *model.Model) []Verdict {
 				detail: fmt.Sprintf("want the pod, which ran since %s, to go on, for none has a higher priority than its %d, got %s at %s",
 					m.Since(p.from.At), p.priority, preempted, m.Since(p.to.At)),
 			})
-		case p.disruption == "" && slices.ContainsFunc(named, func(n naming) bool { return n.at >= p.from.At && n.at <= p.to.At }):
+		case p.disruption == "" && len(between(named, p.from.At, p.to.At)) > 0:
 			t.of(history.Kubelet).held(p.name, p.scope)
 		}
 	}
@@ -132,6 +133,13 @@ func namings(m *model.Model) []naming {
 			out = append(out, naming{f.From, node, f.Ref}, naming{f.To, node, f.Ref})
 		}
 	}
-	slices.SortFunc(out, func(a, b naming) int { return int(a.at - b.at) })
+	slices.SortFunc(out, func(a, b naming) int { return cmp.Compare(a.at, b.at) })
 	return out
+}
+
+// between returns the part of named from from to to.
+func between(named []naming, from, to time.Duration) []naming {
+	i, _ := slices.BinarySearchFunc(named, from, func(n naming, t time.Duration) int { return cmp.Compare(n.at, t) })
+	n, _ := slices.BinarySearchFunc(named[i:], model.Plus(to, 1), func(n naming, t time.Duration) int { return cmp.Compare(n.at, t) })
+	return named[i : i+n]
 }

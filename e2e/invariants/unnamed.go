@@ -25,7 +25,7 @@ func judgeUnnamed(m *model.Model, t tally, id model.ID, named []naming) {
 			continue
 		}
 		before = c
-		if last == nil || last.Done > c.Invoked {
+		if last == nil || last.Done > c.Invoked || len(between(named, last.Invoked, c.Done)) == 0 {
 			continue
 		}
 		from := model.Minus(last.Invoked, model.Plus(reach(m), m.Slack()))
@@ -73,14 +73,12 @@ func steadyQuota(m *model.Model, node string, from, to time.Duration) (int64, hi
 
 // touching finds the last thing that was done to another node between from and to, and whether anything was done to this one, or to all.
 func touching(named []naming, node, known string, from, to time.Duration) (other *naming, touched bool) {
-	for i, n := range named {
-		switch {
-		case n.at < from || n.at > to:
-		case n.node == "" || n.node == node || n.node == known:
+	some := between(named, from, to)
+	for i, n := range some {
+		if n.node == "" || n.node == node || n.node == known {
 			return nil, true
-		default:
-			other = &named[i]
 		}
+		other = &some[i]
 	}
 	return other, false
 }

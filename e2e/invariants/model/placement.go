@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"maps"
 	"slices"
 	"time"
 
@@ -60,6 +61,7 @@ type place struct {
 type placement struct {
 	pvs    map[string]history.PV
 	places map[string]*place
+	names  []string // of places, sorted
 	queue
 }
 
@@ -72,6 +74,8 @@ func (p *placement) place(node string) *place {
 	if at == nil {
 		at = &place{limits: map[string][]Limit{}}
 		p.places[node] = at
+		i, _ := slices.BinarySearch(p.names, node)
+		p.names = slices.Insert(p.names, i, node)
 	}
 	return at
 }
@@ -79,7 +83,7 @@ func (p *placement) place(node string) *place {
 // keepUses is how long a use that ended is kept, beyond twice the slack: a bind is judged once its revision must have been seen by all watches.
 const keepUses = 10 * time.Second
 
-// foldPlacement folds one event after all other parts of the model have.
+// foldPlacement folds one event after all other parts of the model have. Chances are looked at again only where something that bears on them changed.
 func (m *Model) foldPlacement(s Step) {
 	c := change{Stamp: stampOf(s.Event)}
 	switch b := s.Body.(type) {
@@ -92,28 +96,25 @@ func (m *Model) foldPlacement(s Step) {
 	case *history.PVC:
 		c.volumes = true
 	case *history.Node:
-		at := m.place(s.Key)
-		at.node = b
-		if b.Type == "DELETED" {
-			at.node = nil
+		if m.place(s.Key).state(b) {
+			c.node, c.kind = s.Key, ByNode
 		}
-		c.node, c.kind = s.Key, ByNode
 	case *history.CSINode:
-		if !m.place(s.Key).count(s.Event, b) {
-			return
+		if m.place(s.Key).count(s.Event, b) {
+			c.node, c.kind = s.Key, ByCount
 		}
-		c.node, c.kind = s.Key, ByCount
 	case *history.VolumeAttachment:
-		m.place(b.NodeName).use(s.Event, Use{PV: b.PVName, Owner: s.Key}, b.Type != "DELETED", m.Slack())
-		c.node, c.kind = b.NodeName, ByAttachment
+		if m.place(b.NodeName).use(s.Event, Use{PV: b.PVName, Owner: s.Key}, b.Type != "DELETED", m.Slack()) {
+			c.node, c.kind = b.NodeName, ByAttachment
+		}
 	case *history.Pod:
-		p := m.PodSeen(s.Key, b)
+		c.pod, c.kind = m.PodSeen(s.Key, b), ByPod
 		for _, claim := range b.Claims {
-			if b.NodeName != "" {
-				m.place(b.NodeName).use(s.Event, Use{Claim: p.Namespace + "/" + claim, Owner: podKey(p)}, !p.Gone && !Ended(p), m.Slack())
+			u := Use{Claim: c.pod.Namespace + "/" + claim, Owner: podKey(c.pod)}
+			if b.NodeName != "" && m.place(b.NodeName).use(s.Event, u, !c.pod.Gone && !Ended(c.pod), m.Slack()) {
+				c.node = b.NodeName
 			}
 		}
-		c.node, c.kind, c.pod = b.NodeName, ByPod, p
 	default:
 		return
 	}
@@ -125,15 +126,24 @@ func Ended(p *Pod) bool { return p.PodPhase == "Failed" || p.PodPhase == "Succee
 
 func podKey(p *Pod) string { return cmp.Or(p.UID, p.Name) }
 
-// use begins a use or ends it.
-func (at *place) use(e history.Event, u Use, lasts bool, slack time.Duration) {
+// state takes a state of the Node and says whether other pods may go there now.
+func (at *place) state(b *history.Node) bool {
+	was := at.node
+	if at.node = b; b.Type == "DELETED" {
+		at.node = nil
+	}
+	return was == nil || at.node == nil || was.Closed != at.node.Closed || !maps.Equal(was.Labels, at.node.Labels)
+}
+
+// use begins a use or ends it, and says whether it did.
+func (at *place) use(e history.Event, u Use, lasts bool, slack time.Duration) (changed bool) {
 	i := slices.IndexFunc(at.uses, func(o *Use) bool { return o.Lasts() && o.Owner == u.Owner && o.Claim == u.Claim })
 	switch {
 	case lasts && i < 0:
-		u.From, u.To = stampOf(e), Stamp{At: Forever}
+		u.From, u.To, changed = stampOf(e), Stamp{At: Forever}, true
 		at.uses = append(at.uses, &u)
 	case !lasts && i >= 0:
-		at.uses[i].To = stampOf(e)
+		at.uses[i].To, changed = stampOf(e), true
 		if e.Rev == 0 {
 			// Nobody saw when it ended: it counts as short as it can have been.
 			at.uses[i].To = at.uses[i].From
@@ -143,29 +153,31 @@ func (at *place) use(e history.Event, u Use, lasts bool, slack time.Duration) {
 		at.dropped = e.At
 		at.uses = slices.DeleteFunc(at.uses, func(o *Use) bool { return o.To.At < old })
 	}
+	return changed
 }
 
-// count takes a state of the CSINode; it is false for one that is older than what was seen.
-func (at *place) count(e history.Event, b *history.CSINode) bool {
+// count takes a state of the CSINode and says whether a count changed. An older state than was seen is passed over.
+func (at *place) count(e history.Event, b *history.CSINode) (changed bool) {
 	if e.Rev > 0 && e.Rev <= at.newest {
 		return false
 	}
+	changed = !at.known
 	at.newest, at.known = max(at.newest, e.Rev), true
 	now := map[string]*int32{}
 	if b.Type != "DELETED" {
 		for _, d := range b.Drivers {
 			now[d.Name] = d.Count
 			if _, ok := at.limits[d.Name]; !ok {
-				at.limits[d.Name] = []Limit{{Stamp: stampOf(e), Count: d.Count}}
+				at.limits[d.Name], changed = []Limit{{Stamp: stampOf(e), Count: d.Count}}, true
 			}
 		}
 	}
 	for driver, line := range at.limits {
 		if n := line[len(line)-1].Count; !SameCount(n, now[driver]) {
-			at.limits[driver] = append(line, Limit{Stamp: stampOf(e), Count: now[driver]})
+			at.limits[driver], changed = append(line, Limit{Stamp: stampOf(e), Count: now[driver]}), true
 		}
 	}
-	return true
+	return changed
 }
 
 // Volume returns the volume behind a use; false while it is not known, which the scheduler does not count either.

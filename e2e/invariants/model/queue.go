@@ -186,7 +186,7 @@ func (m *Model) chances(p *Pod) (w Wait, known bool) {
 		}
 		own = append(own, v)
 	}
-	for _, name := range sortedKeys(m.places) {
+	for _, name := range m.names {
 		at := m.places[name]
 		if at.node == nil || !selects(p, at.node) {
 			continue
