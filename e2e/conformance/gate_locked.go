@@ -12,10 +12,10 @@ import (
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
+	"headroom/e2e/framework/versions"
 )
 
-// featureGate is the gate of mutable CSINode allocatable. It is locked on from 1.36.
-const featureGate = "MutableCSINodeAllocatableCount"
+const featureGate = versions.MutableCSINodeAllocatableCount
 
 func init() {
 	for component, boundary := range map[string]history.Boundary{"kube-apiserver": history.APIServer, "kubelet": history.Kubelet} {
@@ -25,9 +25,22 @@ func init() {
 			Source:   "KEP-4876, GA; kubernetes pkg/features/kube_features.go, LockToDefault from 1.36",
 			Boundary: boundary,
 			Setup:    run.Setup{},
+			Unless:   func(h history.Header) string { return notLocked(h.Versions[component]) },
 			Test:     func(ctx context.Context, b *run.Bench) { gateLocked(ctx, b, component) },
 		})
 	}
+}
+
+// notLocked says why a component of that version may be told to turn the gate off; "" where it may not.
+func notLocked(version string) string {
+	row, err := versions.Lookup(versions.Version(version))
+	switch {
+	case err != nil:
+		return err.Error()
+	case !row.Gate(featureGate).Locked:
+		return fmt.Sprintf("in %s the gate %s is not locked", version, featureGate)
+	}
+	return ""
 }
 
 // refuseWithin is how soon a component must have said no.

@@ -40,7 +40,7 @@ type Session struct {
 	Client     kubernetes.Interface
 	// Binaries are the run's executables by component, for what can be shown without a cluster; empty where the run has none of its own.
 	Binaries map[string]string
-	Quota      *quota.Control
+	Quota    *quota.Control
 
 	process string
 	specs   *history.Writer
