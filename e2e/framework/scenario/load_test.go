@@ -133,7 +133,7 @@ func TestLoadRefuses(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"version", "headroom/v1alpha1", "headroom/v2", `f.yaml:1: apiVersion: want "headroom/v1alpha1", got "headroom/v2" (remedy: write headroom/v1alpha1)`},
 		{"kind", "kind: Scenario", "kind: Driver", `f.yaml:2: kind: want "Scenario"`},
-		{"name", "name: late-answer", "name: Late_Answer", `f.yaml:4: metadata.name: want at most 28`},
+		{"name", "name: late-answer", "name: Late_Answer", `f.yaml:4: metadata.name: want at most 32`},
 		{"unknown field", "  doc:", "  docs:", `f.yaml:5: metadata.docs: unknown field "docs"`},
 		{"duplicate key", "period: 10s", "period: 10s\nperiod: 10s", `f.yaml:15: period: duplicate key`},
 		{"unknown version", "kubernetes: v1.36.3", "kubernetes: v1.20.0", `f.yaml:7: topology.kubernetes: kubernetes version "v1.20.0" is not known; known: v1.32.13`},
