@@ -144,6 +144,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"no nodes", "nodes:\n  - limit: 4\n  - {limit: 3, foreign: 1, zone: a}", "nodes: []", `f.yaml:8: topology.nodes: want 1 to 50 nodes, got 0`},
 		{"foreign", "foreign: 1", "foreign: -1", `f.yaml:10: topology.nodes[1].foreign: -1 foreign attachments`},
 		{"driver", "name: steady", "name: nobody", `f.yaml:12: driver.name: no driver "nobody"`},
+		{"long names", "name: steady", "name: a-driver-whose-name-is-forty-letters-long", `f.yaml:4: metadata.name: with driver "a-driver-whose-name-is-forty-letters-long" it is 4 characters too long`},
 		{"figures", "cacheAge: 1s", "cacheAge: 1", `f.yaml:13: driver.figures.cacheAge: 1 has no unit (remedy: write the unit, such as 1s)`},
 		{"short period", "period: 10s", "period: 9s", `f.yaml:14: period: want whole seconds, at least 10s, got 9s`},
 		{"long limit", "period: 10s", "period: 10s\nlimit: 2h", `f.yaml:15: limit: want at most 30m0s, got 2h0m0s`},
