@@ -139,6 +139,7 @@ func (d *Definition) program(word string) string {
 func (d *Definition) Params() history.DriverParams {
 	return history.DriverParams{
 		Name:         d.Name,
+		MinInterval:  history.Duration(d.Figures.MinInterval),
 		CacheAge:     history.Duration(d.Figures.CacheAge),
 		LastGoodLife: history.Duration(d.Figures.LastGoodLife),
 		Step:         d.Figures.Step,

@@ -61,7 +61,8 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\n  see: %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(runCommand(), replayCommand(), checkCommand(), upCommand(), downCommand(), doctorCommand(), binariesCommand(), quotaCommand(), driversCommand())
+	root.AddCommand(runCommand(), replayCommand(), checkCommand(), reportCommand(), explainCommand(), upCommand(), downCommand(), doctorCommand(), binariesCommand(),
+		quotaCommand(), driversCommand())
 	return root
 }
 

@@ -23,6 +23,7 @@ func runFlags(cmd *cobra.Command, o *run.Options) {
 	f.Int64Var(&o.Seed, "seed", 0, "seed of all random choices (default a new one, printed)")
 	f.IntVar(&o.Port, "port", 0, "port of the API server on 127.0.0.1 (default any)")
 	f.StringVar(&o.Cache, "cache", "", "cache of component binaries (default $XDG_CACHE_HOME/headroom)")
+	completeWith(cmd, "driver", completeDrivers)
 }
 
 func upCommand() *cobra.Command {

@@ -129,6 +129,11 @@ func StateFile(stateDir string) policy.FileStore {
 	return policy.FileStore(filepath.Join(stateDir, "capacity.json"))
 }
 
+// LeaseFile is where the lease of a node is kept in stateDir, for all releases that run there.
+func LeaseFile(stateDir string) policy.FileLease {
+	return policy.FileLease(filepath.Join(stateDir, "lease.json"))
+}
+
 // stopBound is how long calls under way may take after the driver was told to stop; then they are cut off.
 const stopBound = 5 * time.Second
 

@@ -55,6 +55,12 @@ func spec(ctx context.Context, r run.Requirement) {
 		session.EndSpec(r, run.Outcome{NotTried: why})
 		ginkgo.Skip(why)
 	}
+	if r.Unless != nil {
+		if why := r.Unless(session.Header); why != "" {
+			session.EndSpec(r, run.Outcome{Skipped: why})
+			ginkgo.Skip(why)
+		}
+	}
 	limited, cancel := context.WithTimeout(ctx, r.Limit)
 	defer cancel()
 	b, err := session.NewBench(limited, r.Setup)

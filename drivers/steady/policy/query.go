@@ -58,6 +58,9 @@ func (p *Policy) fly(f *flight) {
 	for wait := p.untilAllowed(); wait > 0 && p.base.Err() == nil; wait = p.untilAllowed() {
 		sleep(p.base, wait)
 	}
+	if !p.leads() {
+		return
+	}
 	start := p.now()
 	ctx, cancel := context.WithTimeout(p.base, p.cfg.queryTimeout())
 	defer cancel()
@@ -76,6 +79,9 @@ func (p *Policy) fly(f *flight) {
 	if p.base.Err() != nil {
 		return // closed, which says nothing about the backend
 	}
+	if err == nil {
+		err = p.state.outdated(quota)
+	}
 	if err != nil && (!p.attempt.done || p.attempt.ok) {
 		p.opts.Logf("node %q: no quota from the backend: %v", p.opts.Node, err)
 	}
@@ -91,6 +97,18 @@ func (p *Policy) fly(f *flight) {
 	if p.state != before {
 		p.save()
 	}
+}
+
+// leads takes or renews the lease before a query. An instance without it looks again an interval later.
+func (p *Policy) leads() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lead() {
+		return true
+	}
+	p.flight = nil
+	p.next = p.nowLocked() + p.cfg.MinInterval
+	return false
 }
 
 func (p *Policy) untilAllowed() time.Duration {

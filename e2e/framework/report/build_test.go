@@ -83,6 +83,7 @@ func TestRequirementsOutOfTheOrdinary(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	known := invariants.Known{Versions: ">=1.33 <1.38", Source: "nodeinfomanager.go", Scenario: "stale-tick"}
 	fixed := invariants.Known{Versions: "<1.36"}
+	signed := invariants.Known{Versions: "all", Scenario: "stale-tick", Signed: true}
 	verdict := func(s invariants.Status) invariants.Verdict { return invariants.Verdict{Status: s, Subject: "n1"} }
 	for name, tc := range map[string]struct {
 		inv      invariants.Invariant
@@ -97,9 +98,14 @@ func TestVerdicts(t *testing.T) {
 			[]invariants.Verdict{verdict(invariants.Held), verdict(invariants.Inconclusive)}, Inconclusive, "", history.Kubelet},
 		"violated beats open": {invariant("x", history.Kubelet), []invariants.Verdict{verdict(invariants.Inconclusive), verdict(invariants.Violated)},
 			Violated, "", history.Kubelet},
-		"zero status": {invariant("x", history.Kubelet), []invariants.Verdict{verdict("")}, Violated, `status "": want Held`, history.Harness},
-		"no status":   {invariant("x", history.Kubelet, known), []invariants.Verdict{verdict("Passed")}, Violated, `status "Passed"`, history.Harness},
-		"known":       {invariant("x", history.Kubelet, known), []invariants.Verdict{verdict(invariants.Violated)}, KnownUpstream, "", history.Kubelet},
+		"zero status":     {invariant("x", history.Kubelet), []invariants.Verdict{verdict("")}, Violated, `status "": want Held`, history.Harness},
+		"no status":       {invariant("x", history.Kubelet, known), []invariants.Verdict{verdict("Passed")}, Violated, `status "Passed"`, history.Harness},
+		"known":           {invariant("x", history.Kubelet, known), []invariants.Verdict{verdict(invariants.Violated)}, KnownUpstream, "", history.Kubelet},
+		"known, unsigned": {invariant("x", history.Kubelet, signed), []invariants.Verdict{verdict(invariants.Violated)}, Violated, "", history.Kubelet},
+		"known, signed": {invariant("x", history.Kubelet, signed),
+			[]invariants.Verdict{{Status: invariants.Violated, Defect: "stale-tick"}}, KnownUpstream, "", history.Kubelet},
+		"known, signed by another": {invariant("x", history.Kubelet, signed),
+			[]invariants.Verdict{{Status: invariants.Violated, Defect: "other"}}, Violated, "", history.Kubelet},
 		"known, but open too": {invariant("x", history.Kubelet, known),
 			[]invariants.Verdict{verdict(invariants.Violated), verdict(invariants.Inconclusive)}, Inconclusive, "", history.Kubelet},
 		"known, of another component": {invariant("x", history.Kubelet, known),

@@ -20,15 +20,17 @@ func (b *builder) row(j Judged, damaged bool) InvariantResult {
 	row := InvariantResult{Name: inv.Name, Claim: inv.Claim, Source: inv.Source, Boundary: inv.Boundary}
 	known, refusal := b.versions.known(inv)
 	for _, k := range known {
-		row.Known = append(row.Known, Known(k))
+		row.Known = append(row.Known, Known{Versions: k.Versions, Source: k.Source, Scenario: k.Scenario})
 	}
 	for _, v := range j.Verdicts {
+		evidence := b.evidence.of(v)
+		scope := b.scopes.verdict(v, evidence)
 		out := Verdict{
-			Status: Status(v.Status), Boundary: cmp.Or(v.Boundary, inv.Boundary), Subject: v.Subject, Scope: v.Scope, Detail: v.Detail,
+			Status: Status(v.Status), Boundary: cmp.Or(v.Boundary, inv.Boundary), Subject: v.Subject, Scope: scope, Spec: b.specs.of(scope), Detail: v.Detail,
 			Judged: v.Judged, Samples: v.Samples, Worst: Duration(v.Worst),
-			Evidence: b.evidence.of(v), More: max(0, len(v.Evidence)-maxEvidence),
+			Evidence: evidence, More: max(0, len(v.Evidence)-maxEvidence),
 		}
-		out.classify(inv, known, refusal, damaged)
+		out.classify(inv, bearing(known, v), refusal, damaged)
 		row.Verdicts = append(row.Verdicts, out)
 	}
 	row.Status, row.Detail = aggregate(row.Verdicts)
@@ -51,7 +53,7 @@ func (v *Verdict) classify(inv invariants.Invariant, known []invariants.Known, r
 			return
 		}
 		for _, k := range known {
-			if shows(k, v.Scope) {
+			if shows(k, v.Scope) || shows(k, v.Spec) {
 				v.Status, v.Boundary = Violated, history.Harness
 				v.Detail = fmt.Sprintf("want the known defect of %s (%s) to show in %q, got none: it is fixed; narrow the invariant's version range",
 					inv.Boundary, k.Versions, k.Scenario)
@@ -70,6 +72,14 @@ func (v *Verdict) classify(inv invariants.Invariant, known []invariants.Known, r
 		v.Detail = joinDetail(v.Detail, fmt.Sprintf("the checker answered status %q: want Held, Violated or Inconclusive", v.Status))
 		v.Status, v.Boundary = Violated, history.Harness
 	}
+}
+
+// bearing returns those of the known defects that a violation may be: one with a signature has to be named by the verdict.
+func bearing(known []invariants.Known, v invariants.Verdict) []invariants.Known {
+	if v.Status != invariants.Violated {
+		return known
+	}
+	return slices.DeleteFunc(slices.Clone(known), func(k invariants.Known) bool { return k.Signed && k.Scenario != v.Defect })
 }
 
 // shows reports whether scope is the scenario that shows k. The scope of a spec has the name of its suite in front.

@@ -73,6 +73,7 @@ func (s *Session) quiesce(ctx context.Context) {
 
 // collect closes every history, ends the cluster, and merges.
 func (s *Session) collect(ctx context.Context) error {
+	s.owner.stopMetrics()
 	s.Problem("close the watches", s.owner.watches.Close())
 	s.Problem("destroy the cluster", s.Cluster.Destroy(ctx))
 	s.Problem("close this process's histories", errors.Join(s.Close(), s.owner.phases.Close(), s.owner.faults.Close(), s.owner.scenarios.Close()))
@@ -104,12 +105,15 @@ func (s *Session) check() (report.Report, error) {
 	if err != nil {
 		return report.Report{}, err
 	}
-	return r, report.Write(s.Dir, r)
+	return r, errors.Join(report.Write(s.Dir, r), report.WriteEvidence(s.Dir, r, run.Events()))
 }
 
 // abandon takes a session away that did not come up.
 func (s *Session) abandon(ctx context.Context) error {
 	var errs []error
+	if s.owner.stopMetrics != nil {
+		s.owner.stopMetrics()
+	}
 	if s.owner.watches != nil {
 		errs = append(errs, s.owner.watches.Close())
 	}

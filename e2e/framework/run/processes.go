@@ -69,21 +69,9 @@ func (s *Session) died(source string) error {
 // Complete is an error when not all of procs spec processes joined the run, or some of the specs were begun by none of them: a process that cannot
 // join skips what Ginkgo hands it, and nothing else tells of that.
 func (s *Session) Complete(procs int, specs []string) error {
-	sources, err := s.specSources()
+	left, joined, err := s.unbegun(specs)
 	if err != nil {
 		return err
-	}
-	joined := 0
-	left := slices.Clone(specs)
-	for _, source := range sources {
-		p, err := s.part(source)
-		if err != nil {
-			return err
-		}
-		if p.pid != os.Getpid() {
-			joined++
-		}
-		left = slices.DeleteFunc(left, func(id string) bool { return slices.Contains(p.begun, id) })
 	}
 	var errs []error
 	if joined < procs {
@@ -93,6 +81,26 @@ func (s *Session) Complete(procs int, specs []string) error {
 		errs = append(errs, fmt.Errorf("never begun: %s; see logs/specs.log", strings.Join(left, ", ")))
 	}
 	return errors.Join(errs...)
+}
+
+// unbegun returns those of specs that no process has begun, and how many processes joined the run.
+func (s *Session) unbegun(specs []string) (left []string, joined int, err error) {
+	sources, err := s.specSources()
+	if err != nil {
+		return nil, 0, err
+	}
+	left = slices.Clone(specs)
+	for _, source := range sources {
+		p, err := s.part(source)
+		if err != nil {
+			return nil, 0, err
+		}
+		if p.pid != os.Getpid() {
+			joined++
+		}
+		left = slices.DeleteFunc(left, func(id string) bool { return slices.Contains(p.begun, id) })
+	}
+	return left, joined, nil
 }
 
 // specSources are the sources of the processes that joined the run so far.

@@ -38,7 +38,9 @@ type Session struct {
 	Definition string
 	Cluster    cluster.Cluster
 	Client     kubernetes.Interface
-	Quota      *quota.Control
+	// Binaries are the run's executables by component, for what can be shown without a cluster; empty where the run has none of its own.
+	Binaries map[string]string
+	Quota    *quota.Control
 
 	process string
 	specs   *history.Writer
@@ -62,6 +64,8 @@ type owner struct {
 	// faults and scenarios are opened by the first scenario that is played.
 	faults    *history.Writer
 	scenarios *history.Writer
+	// stopMetrics ends the reading of metrics; nil before it began.
+	stopMetrics func()
 }
 
 // joinInfo is the content of session.json.
@@ -69,6 +73,8 @@ type joinInfo struct {
 	Header     history.Header `json:"header"`
 	Definition string         `json:"definition"`
 	Port       int            `json:"port"`
+	// Binaries are the run's executables by component.
+	Binaries map[string]string `json:"binaries,omitempty"`
 }
 
 // Start makes a run: its directory, its binaries, its cluster and its observers. On error everything is taken away again but the run directory,
@@ -83,7 +89,10 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{Dir: p.RunDir, Header: p.header, Definition: p.definition.Name, process: "runner", owner: &owner{}}
+	s := &Session{Dir: p.RunDir, Header: p.header, Definition: p.definition.Name, Binaries: map[string]string{}, process: "runner", owner: &owner{}}
+	for name, b := range paths {
+		s.Binaries[name] = b.Path
+	}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.abandon(context.WithoutCancel(ctx)))
@@ -110,6 +119,7 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 		return nil, cluster.Environment("watch the cluster", err)
 	}
 	s.observe(func(ctx context.Context) error { return observe.Probe(ctx, s.Cluster.RESTConfig(), s.events(), p.run) })
+	s.owner.stopMetrics = s.readMetrics()
 	if err := s.publish(); err != nil {
 		return nil, cluster.Environment("write the session", err)
 	}
@@ -153,7 +163,7 @@ func Join(ctx context.Context, dir, process string) (*Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{Dir: dir, Header: info.Header, Definition: info.Definition, Cluster: c, process: process}
+	s := &Session{Dir: dir, Header: info.Header, Definition: info.Definition, Binaries: info.Binaries, Cluster: c, process: process}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -218,7 +228,7 @@ func (s *Session) events() string { return filepath.Join(s.Dir, "events") }
 
 // publish writes what other processes and the user need to reach the cluster.
 func (s *Session) publish() error {
-	if err := writeJSON(filepath.Join(s.Dir, fileSession), joinInfo{Header: s.Header, Definition: s.Definition, Port: s.owner.local.Port()}); err != nil {
+	if err := writeJSON(filepath.Join(s.Dir, fileSession), joinInfo{Header: s.Header, Definition: s.Definition, Port: s.owner.local.Port(), Binaries: s.Binaries}); err != nil {
 		return err
 	}
 	return writeKubeconfig(s.Kubeconfig(), s.Cluster.RESTConfig())

@@ -43,6 +43,7 @@ type cell struct {
 	cfg      cellConfig
 	binaries *executables
 	events   *history.Writer
+	metrics  *history.Writer // what components counted, read before they end
 	ca       *authority
 
 	admin     pair
@@ -103,7 +104,10 @@ func newCell(in io.Reader) (*cell, error) {
 	}
 	c.binaries = &executables{paths: c.cfg.Binaries, gates: c.cfg.Gates}
 	var err error
-	c.events, err = history.Create(c.cfg.eventsDir(), c.cfg.Run, history.PrefixComponent+"cell")
+	if c.events, err = history.Create(c.cfg.eventsDir(), c.cfg.Run, history.PrefixComponent+"cell"); err != nil {
+		return nil, err
+	}
+	c.metrics, err = history.Create(c.cfg.eventsDir(), c.cfg.Run, history.PrefixMetric+"cell")
 	return c, err
 }
 
@@ -148,6 +152,7 @@ func (c *cell) handler() http.Handler {
 		_ = http.NewResponseController(w).Flush() // the parent may be gone
 		os.Exit(code)
 	})
+	mux.HandleFunc("GET /metrics/{component}", c.serveMetrics)
 	// The backend's control interface shares the socket, so that the host needs no second way in.
 	mux.Handle("/control/", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: quotaControl}))
 	return mux
@@ -220,6 +225,9 @@ func (c *cell) act(ctx context.Context, a action) error {
 	case own != nil:
 		return a.apply(ctx, own)
 	case n != nil:
+		if a.Do == "stop" && a.ID == "kubelet@"+n.name {
+			c.readMetrics(ctx, n)
+		}
 		return n.control.call(ctx, "/act", a, nil)
 	}
 	return fmt.Errorf("no component %q in this cluster", a.ID)
@@ -246,6 +254,7 @@ func (c *cell) shutdown() int {
 		}
 		group.Wait()
 	}
+	c.readAllMetrics()
 	stop("node-agent@", cluster.Terminate)
 	stop("csi-attacher@", cluster.Kill)
 	for _, d := range gates {
@@ -253,7 +262,7 @@ func (c *cell) shutdown() int {
 	}
 	stop("driver-controller@", cluster.Kill)
 	stop("quota", cluster.Terminate)
-	errs = append(errs, c.events.Close())
+	errs = append(errs, c.events.Close(), c.metrics.Close())
 	if err := errors.Join(errs...); err != nil {
 		fmt.Fprintf(os.Stderr, "headroom: cell: shutdown: %v\n", err)
 		return 1
