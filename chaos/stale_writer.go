@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/util/retry"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/scenario"
@@ -76,7 +77,7 @@ func init() {
 					case <-writing.Done():
 						return
 					case <-time.After(time.Duration(p.Every)):
-						_ = w.Write(writing) // its outcome is recorded; a controller tries again
+						_, _ = w.Write(writing) // its outcome is recorded; a controller tries again
 					}
 				}
 			}()
@@ -122,9 +123,20 @@ func (t Target) identity(as string) rest.ImpersonationConfig {
 	return rest.ImpersonationConfig{UserName: "system:node:" + node, Groups: []string{"system:nodes", "system:authenticated"}}
 }
 
-// Write writes the old read back, and returns what the API server answered.
-func (w *Writer) Write(ctx context.Context) error {
-	nodes := w.client.StorageV1().CSINodes()
+// Write writes the old read back, and returns what the API server has then, or why it refused. With a fresh version it tries again when somebody else
+// wrote in between, as such a controller does.
+func (w *Writer) Write(ctx context.Context) (got *storagev1.CSINode, err error) {
+	err = w.target.Record(w.params.Verb, "csinode", w.old.Name, w.user, func() error {
+		once := func() error { got, err = w.once(ctx); return err }
+		if w.params.ResourceVersion == VersionFresh {
+			return retry.RetryOnConflict(retry.DefaultRetry, once)
+		}
+		return once()
+	})
+	return got, err
+}
+
+func (w *Writer) once(ctx context.Context) (*storagev1.CSINode, error) {
 	object := w.old.DeepCopy()
 	object.ManagedFields = nil
 	switch w.params.ResourceVersion {
@@ -133,27 +145,24 @@ func (w *Writer) Write(ctx context.Context) error {
 	case VersionFresh:
 		now, err := w.target.Client.StorageV1().CSINodes().Get(ctx, object.Name, metav1.GetOptions{})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		object.ResourceVersion = now.ResourceVersion
 	}
-	return w.target.Record(w.params.Verb, "csinode", object.Name, w.user, func() error {
-		if w.params.Verb == VerbUpdate {
-			_, err := nodes.Update(ctx, object, metav1.UpdateOptions{})
-			return err
-		}
-		body, err := w.body(object)
-		if err != nil {
-			return err
-		}
-		kind, options := types.MergePatchType, metav1.PatchOptions{}
-		if w.params.Verb == VerbApply {
-			force := true
-			kind, options = types.ApplyPatchType, metav1.PatchOptions{FieldManager: "stale-writer", Force: &force}
-		}
-		_, err = nodes.Patch(ctx, object.Name, kind, body, options)
-		return err
-	})
+	nodes := w.client.StorageV1().CSINodes()
+	if w.params.Verb == VerbUpdate {
+		return nodes.Update(ctx, object, metav1.UpdateOptions{})
+	}
+	body, err := w.body(object)
+	if err != nil {
+		return nil, err
+	}
+	kind, options := types.MergePatchType, metav1.PatchOptions{}
+	if w.params.Verb == VerbApply {
+		force := true
+		kind, options = types.ApplyPatchType, metav1.PatchOptions{FieldManager: "stale-writer", Force: &force}
+	}
+	return nodes.Patch(ctx, object.Name, kind, body, options)
 }
 
 // body is what a patch or an apply sends: the list of drivers as it was, and the version if one is to be told.

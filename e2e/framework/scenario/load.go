@@ -20,11 +20,13 @@ const (
 	// defaultLimit and maxLimit bound a scenario's duration.
 	defaultLimit = 5 * time.Minute
 	maxLimit     = 30 * time.Minute
+	// maxDriverName is the most that the API accepts for the name of a CSIDriver.
+	maxDriverName = 63
 	// shortestPeriod is the least that the API accepts.
 	shortestPeriod = 10 * time.Second
 )
 
-var name = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,26}[a-z0-9])?$`)
+var name = regexp.MustCompile(`^[a-z]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 // Load decodes and checks a scenario. file is for messages, data its content. The error lists everything that is wrong, each with file, line, field
 // and remedy. Nothing is started.
@@ -67,7 +69,7 @@ func (c *checker) head() {
 		}
 	}
 	if !name.MatchString(c.s.Metadata.Name) {
-		c.Fail("metadata.name", "shorten it, and use only these", "want at most 28 lower-case letters, digits and dashes, beginning with a letter, got %q", c.s.Metadata.Name)
+		c.Fail("metadata.name", "shorten it, and use only these", "want at most 32 lower-case letters, digits and dashes, beginning with a letter, got %q", c.s.Metadata.Name)
 	}
 	if limit := time.Duration(c.s.Limit); limit > maxLimit {
 		c.Fail("limit", "split the scenario, or lower it", "want at most %s, got %s", maxLimit, limit)
@@ -147,6 +149,10 @@ func (c *checker) driver() {
 		if err := c.catalog.Driver(d.Name); err != nil {
 			c.Fail("driver.name", "name a driver of `headroom drivers`, or a path from the scenario's own directory", "%v", err)
 		}
+	}
+	// Name and driver make up the name of a CSI driver, which holds 63 characters: <name>.<driver>.headroom.test.
+	if n := len(c.s.Metadata.Name) + len(d.Name) + len("..headroom.test"); n > maxDriverName && !strings.Contains(d.Name, "/") {
+		c.Fail("metadata.name", "shorten it", "with driver %q it is %d characters too long for the name of a CSI driver", d.Name, n-maxDriverName)
 	}
 	if f := d.Figures; f != nil && f.Step < 0 {
 		c.Fail("driver.figures.step", "write 1 or more", "%d volumes", f.Step)

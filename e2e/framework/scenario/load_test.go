@@ -133,7 +133,7 @@ func TestLoadRefuses(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"version", "headroom/v1alpha1", "headroom/v2", `f.yaml:1: apiVersion: want "headroom/v1alpha1", got "headroom/v2" (remedy: write headroom/v1alpha1)`},
 		{"kind", "kind: Scenario", "kind: Driver", `f.yaml:2: kind: want "Scenario"`},
-		{"name", "name: late-answer", "name: Late_Answer", `f.yaml:4: metadata.name: want at most 28`},
+		{"name", "name: late-answer", "name: Late_Answer", `f.yaml:4: metadata.name: want at most 32`},
 		{"unknown field", "  doc:", "  docs:", `f.yaml:5: metadata.docs: unknown field "docs"`},
 		{"duplicate key", "period: 10s", "period: 10s\nperiod: 10s", `f.yaml:15: period: duplicate key`},
 		{"unknown version", "kubernetes: v1.36.3", "kubernetes: v1.20.0", `f.yaml:7: topology.kubernetes: kubernetes version "v1.20.0" is not known; known: v1.32.13`},
@@ -144,6 +144,7 @@ func TestLoadRefuses(t *testing.T) {
 		{"no nodes", "nodes:\n  - limit: 4\n  - {limit: 3, foreign: 1, zone: a}", "nodes: []", `f.yaml:8: topology.nodes: want 1 to 50 nodes, got 0`},
 		{"foreign", "foreign: 1", "foreign: -1", `f.yaml:10: topology.nodes[1].foreign: -1 foreign attachments`},
 		{"driver", "name: steady", "name: nobody", `f.yaml:12: driver.name: no driver "nobody"`},
+		{"long names", "name: steady", "name: a-driver-whose-name-is-forty-letters-long", `f.yaml:4: metadata.name: with driver "a-driver-whose-name-is-forty-letters-long" it is 4 characters too long`},
 		{"figures", "cacheAge: 1s", "cacheAge: 1", `f.yaml:13: driver.figures.cacheAge: 1 has no unit (remedy: write the unit, such as 1s)`},
 		{"short period", "period: 10s", "period: 9s", `f.yaml:14: period: want whole seconds, at least 10s, got 9s`},
 		{"long limit", "period: 10s", "period: 10s\nlimit: 2h", `f.yaml:15: limit: want at most 30m0s, got 2h0m0s`},

@@ -26,6 +26,8 @@ type Scenario struct {
 	Driver Driver `yaml:"driver,omitempty"`
 	// Period is how often the kubelet asks the driver, in whole seconds and at least 10s. Left out, the CSIDriver has none and nothing refreshes a count.
 	Period *history.Duration `yaml:"period,omitempty"`
+	// Alone gives the scenario the cluster for itself: any CSINode that is added or grows lets the scheduler look at every pod that waits for room again.
+	Alone bool `yaml:"alone,omitempty"`
 	// Limit bounds the scenario, the making of its nodes included; 5m when left out.
 	Limit history.Duration `yaml:"limit,omitempty"`
 	// Steps are done one after the other.
@@ -36,7 +38,7 @@ type Scenario struct {
 
 // Metadata says what the scenario is about.
 type Metadata struct {
-	// Name is the scenario's id: lower-case letters, digits and dashes, at most 28. Nodes and reports carry it.
+	// Name is the scenario's id: lower-case letters, digits and dashes, at most 32. Nodes and reports carry it.
 	Name string `yaml:"name"`
 	// Doc is what it shows, in a sentence or two.
 	Doc string `yaml:"doc"`
