@@ -67,6 +67,9 @@ func worst(verdicts []Verdict) Status {
 type running struct {
 	Invariant
 	checker Checker
+	// rule is the checker's, where it shares the fold; idle says that it looks at nothing before the end.
+	rule rule
+	idle bool
 	// broken says how the checker panicked.
 	broken string
 }
@@ -84,6 +87,23 @@ func (r *running) guard(where string, f func()) {
 	f()
 }
 
+// observe is guard for one event. It is called for each invariant and event, so it names the event only when it has to.
+func (r *running) observe(m *model.Model, step model.Step, e history.Event) {
+	if r.broken != "" || r.idle {
+		return
+	}
+	defer func() {
+		if p := recover(); p != nil {
+			r.broken = fmt.Sprintf("checker panicked at %s: %v", e.Ref(), p)
+		}
+	}()
+	if r.rule != nil {
+		r.rule.observe(m, step)
+		return
+	}
+	r.checker.Observe(e)
+}
+
 // Judge runs the given invariants, All() when there are none, over the events of one history in a single pass. A checker that panics is
 // Inconclusive with boundary harness. A gap in a source that an invariant needs, or an error while reading, turns Held into Inconclusive; what is
 // proven Violated stays. Judge does not panic, whatever the events.
@@ -97,7 +117,8 @@ func Judge(events iter.Seq2[history.Event, error], h history.Header, invs ...Inv
 		r := &running{Invariant: inv}
 		r.guard("New", func() { r.checker = inv.New(h) })
 		if c, ok := r.checker.(*checker); ok {
-			c.model = shared
+			c.model, r.rule = shared, c.rule
+			_, r.idle = c.rule.(interface{ looksAtTheEnd() })
 		}
 		all = append(all, r)
 	}
@@ -111,13 +132,7 @@ func Judge(events iter.Seq2[history.Event, error], h history.Header, invs ...Inv
 		rep.Events++
 		step := fold(shared, e)
 		for _, r := range all {
-			r.guard(e.Ref().String(), func() {
-				if c, ok := r.checker.(*checker); ok {
-					c.rule.observe(shared, step)
-				} else {
-					r.checker.Observe(e)
-				}
-			})
+			r.observe(shared, step, e)
 		}
 	}
 	for _, r := range all {

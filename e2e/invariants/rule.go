@@ -29,10 +29,12 @@ func (c *checker) Observe(e history.Event) { c.rule.observe(c.model, c.model.Obs
 
 func (c *checker) Finish() []Verdict { return c.rule.finish(c.model) }
 
-// atEnd is the observe of rules that look at nothing before the end.
+// atEnd is the observe of rules that look at nothing before the end. They are not even asked: a rule that observes must not embed it.
 type atEnd struct{}
 
 func (atEnd) observe(*model.Model, model.Step) {}
+
+func (atEnd) looksAtTheEnd() {}
 
 // maxEvidence bounds the events cited by one verdict.
 const maxEvidence = 8

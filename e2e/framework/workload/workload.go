@@ -12,6 +12,7 @@
 package workload
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,6 +121,8 @@ type VolumeOptions struct {
 	Handle string
 	// Unknown leaves the volume out of the backend, which then answers that there is none.
 	Unknown bool
+	// Driver is the CSI driver of the volume; empty means the set's. The volumes of another are for the scheduler to look at: nobody attaches them.
+	Driver string
 	// Zone binds the volume to nodes of the zone, in the backend.
 	Zone string
 	// Secret is what the backend demands; Offered is the token that the volume's publish secret offers. No Secret object is made when both are empty.
@@ -144,7 +147,7 @@ func (s *Set) Volume(ctx context.Context, o VolumeOptions) (Volume, error) {
 	claim := e2epv.MakePersistentVolumeClaim(e2epv.PersistentVolumeClaimConfig{Name: name, StorageClassName: &class}, s.namespace)
 	claim.Labels = map[string]string{ScopeLabel: s.scope}
 	claim.Spec.VolumeName = name
-	source := &corev1.CSIPersistentVolumeSource{Driver: s.driver, VolumeHandle: o.Handle}
+	source := &corev1.CSIPersistentVolumeSource{Driver: cmp.Or(o.Driver, s.driver), VolumeHandle: o.Handle}
 	if o.Secret != "" || o.Offered != "" {
 		if err := s.secret(ctx, name, o.Offered); err != nil {
 			return Volume{}, err
