@@ -4,19 +4,33 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/versions"
 )
 
-// Restart stops a component of the cluster in the way given, starts it again at the version that it had, and returns once it is healthy.
-func (b *Bench) Restart(ctx context.Context, id string, how cluster.Signal) {
+// Restart stops a component of the cluster in the way given, starts it again after a while, at the version that it had, and returns once it is healthy.
+func (b *Bench) Restart(ctx context.Context, id string, how cluster.Signal, down time.Duration) {
 	c := b.component(ctx, id)
 	b.Check(cluster.Environment("stop "+id, c.Stop(ctx, how)))
+	select {
+	case <-time.After(down):
+	case <-ctx.Done():
+	}
 	b.Check(cluster.Environment("start "+id, c.Start(ctx, "")))
+}
+
+// Replace stops the bench's driver on a node in the way given and starts another release of it: 1 is the one that benches begin with.
+func (b *Bench) Replace(ctx context.Context, node string, how cluster.Signal, release int) {
+	id := b.DriverOn(node)
+	c := b.component(ctx, id)
+	b.Check(cluster.Environment("stop "+id, c.Stop(ctx, how)))
+	b.Check(cluster.Environment(fmt.Sprintf("start release %d of %s", release, id), c.Start(ctx, versions.Version(strconv.Itoa(release)))))
 }
 
 func (b *Bench) component(ctx context.Context, id string) cluster.Component {
