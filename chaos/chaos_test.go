@@ -86,7 +86,7 @@ func TestEveryFaultIsPlayed(t *testing.T) {
 // rig is a target on a real backend without a cluster.
 func rig(t *testing.T, class scenario.Class) Target {
 	t.Helper()
-	server := httptest.NewServer(quota.New(nil).Control())
+	server := httptest.NewServer(quota.NewServer(quota.Options{}).Control())
 	t.Cleanup(server.Close)
 	c := quota.NewControl(server.URL, nil)
 	for _, node := range []string{"n1", "n2"} {
