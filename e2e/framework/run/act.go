@@ -40,7 +40,7 @@ func (p *player) step(ctx context.Context, s scenario.Step) error {
 	case s.Wait != nil:
 		return p.wait(ctx, s.Wait)
 	case s.Sleep != nil:
-		return pause(ctx, time.Duration(*s.Sleep))
+		return Pause(ctx, time.Duration(*s.Sleep))
 	}
 	return errors.New("a step with nothing in it")
 }

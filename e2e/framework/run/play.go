@@ -146,7 +146,7 @@ func (p *player) play(ctx context.Context) error {
 	}
 	for i, step := range p.scenario.Steps {
 		if step.At != nil {
-			if err := pause(ctx, time.Until(p.began.Add(time.Duration(*step.At)))); err != nil {
+			if err := Pause(ctx, time.Until(p.began.Add(time.Duration(*step.At)))); err != nil {
 				return fmt.Errorf("step %d: %w", i+1, err)
 			}
 		}
@@ -162,8 +162,8 @@ func (p *player) play(ctx context.Context) error {
 	return nil
 }
 
-// pause lets time pass; it ends early, with an error, when ctx does.
-func pause(ctx context.Context, d time.Duration) error {
+// Pause lets time pass; it ends early, with an error, when ctx does.
+func Pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}
