@@ -164,7 +164,7 @@ func facts(r report.Report) []string {
 
 func summary(r report.Report) string {
 	s := r.Summarise()
-	text := fmt.Sprintf("%d requirements, %d invariants: %d held, %d violated, %d inconclusive; exit code %d",
+	text := fmt.Sprintf("requirements %d, invariants %d: %d held, %d violated, %d inconclusive; exit code %d",
 		s.Requirements, s.Invariants, s.Held, s.Violated, s.Inconclusive, s.ExitCode)
 	return strings.Join(append([]string{text}, r.Doubts...), "; ")
 }
