@@ -70,6 +70,11 @@ kill-test: binaries tally ## Kill runs at every phase and look for what is left
 persona-table: binaries tally ## Each broken driver is caught, for its own mistake only
 	HEADROOM_BIN=$(CURDIR)/bin/headroom go test -json -count 1 -timeout 30m $(PERSONA_TABLE) $(call watch,persona-table,-v)
 
+.PHONY: alerts-test
+alerts-test: ## Try the alert rules on series of recorded runs, with Prometheus's engine (a module of its own)
+	@scripts/need.sh go
+	cd fixtures/manifests/alertstest && go vet ./... && go test -count 1 ./...
+
 .PHONY: bench
 bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
 	go test -run '^$$' -bench BringUp -benchtime 1x -timeout 30m ./e2e/framework/cluster/local

@@ -267,7 +267,10 @@
       return item;
     }));
     if (v.evidence.length === 0) at('evidence-list').append(make('li', '', 'It names no events.'));
-    jump(v.at, v, v.evidence.length ? v.evidence[0].node : '');
+    const proof = v.evidence.filter(e => e.at >= 0), last = proof.find(e => e.at === v.at);
+    jump(v.at, v, last ? last.node : '');
+    const first = Math.min(...proof.map(e => e.at));
+    if (last && v.at - first <= 60000) show(first - 5000, v.at + 5000); // all of it, where that fits
     at('evidence-title').focus({ preventScroll: true });
     at('evidence').scrollIntoView({ block: 'nearest' });
   }
