@@ -109,7 +109,7 @@ func TestGradualRecoveryIsNotJudged(t *testing.T) {
 	// refusedThen writes a node that is full by foreign attachments, a refusal, what comes between, and a rise to 3 at 17 s.
 	refusedThen := func(between func(*script)) func(*script) {
 		return declared(func(s *script) {
-			s.truth(0, full)
+			s.truth(0, allForeign)
 			s.info(1, 1)
 			s.publish(12, "v1", 8)
 			s.attach(12.02, "v1", refused(history.ReasonFull))
@@ -119,10 +119,10 @@ func TestGradualRecoveryIsNotJudged(t *testing.T) {
 		})
 	}
 	runClauses(t, "gradual-recovery", []clause{
-		{"told that it is full", refusedThen(func(s *script) { s.asks(13, testNode, full) }), Violated},
+		{"told that it is full", refusedThen(func(s *script) { s.asks(13, testNode, allForeign) }), Violated},
 		{"never told", refusedThen(func(*script) {}), Held},
-		{"told too late to know", refusedThen(func(s *script) { s.asks(16.5, testNode, full) }), Held},
-		{"told before the refusal only", refusedThen(func(s *script) { s.asks(11, testNode, full) }), Held},
+		{"told too late to know", refusedThen(func(s *script) { s.asks(16.5, testNode, allForeign) }), Held},
+		{"told before the refusal only", refusedThen(func(s *script) { s.asks(11, testNode, allForeign) }), Held},
 		{"no step declared", func(s *script) { s.truth(0, generation(1, 2)); s.info(1, 2); s.info(3, 9) }, ""},
 		{"from unlimited", declared(func(s *script) { s.truth(0, generation(1, 9)); s.info(1, 0); s.info(3, 9) }), ""},
 		{"a step every 4 s", declared(func(s *script) {
