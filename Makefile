@@ -77,6 +77,11 @@ persona-table: binaries tally ## The reference driver passes, and some broken dr
 mutants: binaries tally ## Every broken driver is caught, for its own mistake only, two at a time; prints the matrix
 	HEADROOM_BIN=$(CURDIR)/bin/headroom $(GO_TEST) -count 1 -timeout 45m -parallel 2 $(PERSONA_TABLE) -personas all $(call watch,mutants,-v)
 
+.PHONY: alerts-test
+alerts-test: ## Try the alert rules on series of recorded runs, with Prometheus's engine (a module of its own)
+	@scripts/need.sh go
+	cd fixtures/manifests/alertstest && go vet ./... && go test -count 1 ./...
+
 .PHONY: bench
 bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
 	go test -run '^$$' -bench BringUp -benchtime 1x -timeout 30m ./e2e/framework/cluster/local

@@ -46,7 +46,7 @@ func TestLoadSteady(t *testing.T) {
 	}
 	wantArgs := []string{
 		"headroom:steady", "--mode=node", "--endpoint=unix:///run/d.sock", "--driver-name=d.test", "--node-id=n1", "--zone=a", "--state-dir=/state",
-		"--backend=http://b", "--seed=-7", "--min-interval=1s", "--cache-age=2s", "--last-good-life=30s", "--step=2", "--step-interval=10s",
+		"--backend=http://b", "--seed=-7", "--release=1", "--min-interval=1s", "--cache-age=2s", "--last-good-life=30s", "--step=2", "--step-interval=10s",
 	}
 	if !slices.Equal(node.Args, wantArgs) {
 		t.Fatalf("node command:\nwant %q\ngot  %q", wantArgs, node.Args)

@@ -160,23 +160,23 @@ func TestKubeletClausesThatAreNotJudged(t *testing.T) {
 			{"no period", func(s *script) { restarted(s); s.period(21, 6, nil); s.register(23, true, ""); s.beat(60, 0) }, Held},
 		},
 		"csinode-owned": {
-			{"a record without owners", func(s *script) { s.nodeObject(1, 10, "ADDED", "u1"); s.watched(2, 11, "ADDED", entries(8)) }, ""},
+			{"a record without owners", func(s *script) { s.nodeEvent(1, 10, "ADDED", "u1"); s.watched(2, 11, "ADDED", entries(8)) }, ""},
 			{"collected in time", func(s *script) {
-				s.nodeObject(1, 10, "ADDED", "u1")
+				s.nodeEvent(1, 10, "ADDED", "u1")
 				s.owned(1.5, 11, "ADDED", "u1")
-				s.nodeObject(20, 30, "DELETED", "u1")
+				s.nodeEvent(20, 30, "DELETED", "u1")
 				s.owned(79, 31, "DELETED", "u1")
 				s.beat(200, 0)
 			}, Held},
 			{"the collector is down", func(s *script) {
-				s.nodeObject(1, 10, "ADDED", "u1")
+				s.nodeEvent(1, 10, "ADDED", "u1")
 				s.owned(1.5, 11, "ADDED", "u1")
 				s.component(15, "kube-controller-manager", "stopped")
-				s.nodeObject(20, 30, "DELETED", "u1")
+				s.nodeEvent(20, 30, "DELETED", "u1")
 				s.beat(200, 0)
 			}, Held},
 			{"an owner of another kind beside the Node", func(s *script) {
-				s.nodeObject(1, 10, "ADDED", "u1")
+				s.nodeEvent(1, 10, "ADDED", "u1")
 				owners := []history.Owner{{Kind: "Node", Name: testNode, UID: "u1"}, {Kind: "Thing", Name: "t", UID: "x"}}
 				s.add(2, history.Event{Source: "api/csinodes", Rev: 11, Key: testNode}, history.CSINode{Object: history.Object{Type: "ADDED"}, Owners: owners})
 				s.beat(10, 0)

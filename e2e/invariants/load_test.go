@@ -191,7 +191,7 @@ func (l *load) join(i int) int64 {
 	node := loadNode(i)
 	l.put("component/"+node, node, "kubelet@"+node, history.Observed, "", 0, history.Component{State: "started", Version: "v1.36.3"})
 	l.put("api/nodes", node, node, history.Observed, "", l.nextRev(), history.Node{Object: history.Object{Type: "ADDED", UID: "uid-" + node}, Kubelet: "v1.36.3"})
-	l.put("backend", node, "quota", history.Observed, "", 0, history.Backend{Quota: &history.Quota{Limit: 1000, Generation: 1}})
+	l.put("backend", node, "quota", history.Observed, "", 0, history.Backend{Quota: &history.Quota{Limit: 8, Generation: 1}})
 	source, yes := "csi/"+node, true
 	l.put(source, node, "GetInfo", history.Invoke, l.op(), 0, history.CSICall{Side: history.ClientSide, Driver: loadDriver})
 	l.info(node, 8)
@@ -204,11 +204,15 @@ func (l *load) join(i int) int64 {
 func (l *load) tick(i, tick int, rev int64) int64 {
 	node, begun := loadNode(i), l.at
 	n := int64(8 + tick/4%2)
+	quota := &history.Quota{Limit: n, Generation: int64(1 + tick/4), Attached: 1}
+	changed := tick%4 == 0 && tick > 0
+	if changed {
+		l.put("backend", node, "quota", history.Observed, "", 0, history.Backend{Quota: quota})
+	}
 	l.info(node, n)
-	if tick%4 == 0 && tick > 0 {
+	if changed {
 		rev = l.write(node, "update", rev, n)
 	}
-	quota := &history.Quota{Limit: 1000, Generation: 1, Attached: 1}
 	for range 3 {
 		op := l.op()
 		l.put("backend", node, "get", history.Invoke, op, 0, history.Backend{Holder: "node/" + node})

@@ -280,10 +280,11 @@ func (p *component) Stop(ctx context.Context, how cluster.Signal) error {
 func (p *component) Pause(ctx context.Context) error  { return p.act(ctx, action{Do: "pause"}) }
 func (p *component) Resume(ctx context.Context) error { return p.act(ctx, action{Do: "resume"}) }
 
-// Start fetches the executable of another version where the run does not have it yet.
+// Start fetches the executable of another version where the run does not have it yet. A driver under test is one executable, which plays the release
+// that it is given.
 func (p *component) Start(ctx context.Context, v versions.Version) error {
 	a := action{Do: "start", Version: v}
-	if v != "" && v != p.Version() {
+	if v != "" && v != p.Version() && kindOf(p.ID()) != "driver" {
 		if p.cluster.options.Fetch == nil {
 			return fmt.Errorf("start %s at %s: this run has no source of other versions than %s", p.ID(), v, p.Version())
 		}

@@ -4,7 +4,7 @@
   const at = id => document.getElementById(id);
   const H = 130, TOP = 16, BOTTOM = 30, LEFT = 30; // of a chart, in pixels
   const MIN_SPAN = 200; // milliseconds
-  const lines = ['usable', 'answer', 'count', 'attached'];
+  const lines = ['attached', 'usable', 'count', 'answer']; // from the bottom up
   const names = { usable: 'allows', answer: 'answers', count: 'count', attached: 'attached' };
   const glyphs = { write: 'M-.7 -5V5H.7V-5Z', bind: 'M0 -4L4 4H-4Z', rejection: 'M-4 -2.5L-2.5 -4L0 -1.5L2.5 -4L4 -2.5L1.5 0L4 2.5L2.5 4L0 1.5L-2.5 4L-4 2.5L-1.5 0Z',
     attach: 'M0 -4.5L4 0L0 4.5L-4 0Z', answer: 'M-3.5 0A3.5 3.5 0 1 0 3.5 0A3.5 3.5 0 1 0 -3.5 0Z', component: 'M-3 -3H3V3H-3Z' };
@@ -66,7 +66,7 @@
     row.cursor = ms === null ? null : Math.min(Math.max(ms, view[0]), view[1]);
     if (row.cursor === null) { row.read.textContent = ''; cursor(row); return; }
     const near = (view[1] - view[0]) / 100, parts = [time(row.cursor)];
-    for (const l of lines) parts.push(names[l] + ' ' + value(valueAt(row.r[l], row.cursor)));
+    for (const l in names) parts.push(names[l] + ' ' + value(valueAt(row.r[l], row.cursor)));
     const marks = row.r.marks.filter(m => Math.abs(m.at - row.cursor) <= near).sort((a, b) => Math.abs(a.at - row.cursor) - Math.abs(b.at - row.cursor));
     for (const m of marks.slice(0, 3)) parts.push(time(m.at) + ' ' + m.text);
     if (marks.length > 3) parts.push('and ' + (marks.length - 3) + ' more marks');
@@ -267,7 +267,10 @@
       return item;
     }));
     if (v.evidence.length === 0) at('evidence-list').append(make('li', '', 'It names no events.'));
-    jump(v.at, v, v.evidence.length ? v.evidence[0].node : '');
+    const proof = v.evidence.filter(e => e.at >= 0), last = proof.find(e => e.at === v.at);
+    jump(v.at, v, last ? last.node : '');
+    const first = Math.min(...proof.map(e => e.at));
+    if (last && v.at - first <= 60000) show(first - 5000, v.at + 5000); // all of it, where that fits
     at('evidence-title').focus({ preventScroll: true });
     at('evidence').scrollIntoView({ block: 'nearest' });
   }
