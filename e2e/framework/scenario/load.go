@@ -148,6 +148,7 @@ func (c *checker) driver() {
 	if d.Name != "" {
 		if err := c.catalog.Driver(d.Name); err != nil {
 			c.Fail("driver.name", "name a driver of `headroom drivers`, or a path from the scenario's own directory", "%v", err)
+			return
 		}
 	}
 	// Name and driver make up the name of a CSI driver, which holds 63 characters: <name>.<driver>.headroom.test.
@@ -156,6 +157,10 @@ func (c *checker) driver() {
 	}
 	if f := d.Figures; f != nil && f.Step < 0 {
 		c.Fail("driver.figures.step", "write 1 or more", "%d volumes", f.Step)
+	} else if f != nil {
+		if err := c.catalog.Figures(d.Name, *f); err != nil {
+			c.Fail("driver.figures", "raise the one, or lower the other", "%v", err)
+		}
 	}
 }
 
