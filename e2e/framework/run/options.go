@@ -99,8 +99,8 @@ func prepare(o Options) (*plan, error) {
 			return nil, &InputError{Err: err}
 		}
 	}
-	if p.definition.Figures, err = override(p.definition.Figures, o.Figures); err != nil {
-		return nil, &InputError{Err: err}
+	if p.definition.Figures, err = Override(p.definition.Figures, o.Figures); err != nil {
+		return nil, &InputError{Err: err, Remedy: "correct driver.figures of the scenario"}
 	}
 	if o.Kubernetes == "" {
 		p.Kubernetes = versions.Default().Version
