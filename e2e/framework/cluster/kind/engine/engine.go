@@ -105,7 +105,10 @@ func Check(ctx context.Context) error {
 
 // CheckPrivileged says why the engine cannot run node containers, which are privileged; image is any image that it holds with a shell in it.
 func CheckPrivileged(ctx context.Context, image string) error {
-	_, err := Run(ctx, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "/bin/sh", "--label", ProbeLabel, image, "-c", "true")
+	owner, err := Owner()
+	if err == nil {
+		_, err = Run(ctx, "run", "--rm", "--privileged", "--network", "none", "--entrypoint", "/bin/sh", "--label", owner, image, "-c", "true")
+	}
 	if err == nil {
 		return nil
 	}
@@ -116,6 +119,3 @@ func CheckPrivileged(ctx context.Context, image string) error {
 	}
 	return &cluster.EnvironmentError{Op: "run a privileged container", Err: err, Remedy: remedy}
 }
-
-// ProbeLabel marks containers of CheckPrivileged, which are gone when it returns unless it is killed.
-const ProbeLabel = "headroom.dev/probe=true"
