@@ -58,6 +58,9 @@ func runCommand() *cobra.Command {
 			if sel.specs, err = suite.Select(sel.focus, sel.labels); err != nil {
 				return usageError{err}
 			}
+			if o.Provider == "kind" && !cmd.Flags().Changed("procs") {
+				sel.procs = 1 // there are few nodes: specs would only wait for each other
+			}
 			o.Out = cmd.ErrOrStderr()
 			return runSpecs(cmd, o, sel)
 		},
@@ -66,7 +69,7 @@ func runCommand() *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&sel.focus, "focus", "", "run only specs whose id matches the regular expression")
 	f.StringVar(&sel.labels, "label-filter", "", "run only specs whose labels match, such as '!slow' or 'smoke'")
-	f.IntVar(&sel.procs, "procs", 4, "parallel spec processes")
+	f.IntVar(&sel.procs, "procs", 4, "parallel spec processes; 1 with --provider kind unless given")
 	f.BoolVar(&sel.keep, "keep", false, "keep the cluster, and the benches of failed specs, until Ctrl-C")
 	return cmd
 }

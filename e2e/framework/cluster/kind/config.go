@@ -40,6 +40,11 @@ const kubeletPatch = `kind: KubeletConfiguration
 failCgroupV1: false
 `
 
+// initPatch leaves out what an assembled node has no images for. The list replaces kind's own, whose entries are the first two.
+const initPatch = `kind: InitConfiguration
+skipPhases: [preflight, addon/kube-proxy, addon/coredns]
+`
+
 // config is what kind is told.
 func (n *nascent) config() *v1alpha4.Cluster {
 	mounts := []v1alpha4.Mount{{HostPath: n.RunDir, ContainerPath: nodeRunDir}}
@@ -52,6 +57,7 @@ func (n *nascent) config() *v1alpha4.Cluster {
 		// An assembled node makes its pod network itself, and has no rules for Services: nothing here uses one.
 		c.Networking.DisableDefaultCNI = true
 		c.Networking.KubeProxyMode = "none"
+		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, initPatch)
 	}
 	for i, image := range n.images {
 		role := v1alpha4.WorkerRole

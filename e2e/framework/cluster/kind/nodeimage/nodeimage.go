@@ -13,6 +13,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -48,7 +49,8 @@ func (o Options) say(format string, args ...any) {
 
 // Components are the names of the binaries in an image.
 func Components(r versions.Release) []string {
-	return append(binaries.OfNode(r).Names(), "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "etcd")
+	names := slices.DeleteFunc(binaries.OfNode(r).Names(), func(n string) bool { return n == "coredns" || n == "kube-proxy" })
+	return append(names, "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "etcd")
 }
 
 // Ensure returns the image's name, after making what is missing of it. That may take tens of minutes the first time. Failures are
@@ -61,13 +63,13 @@ func Ensure(ctx context.Context, o Options) (string, error) {
 	if err := engine.Check(ctx); err != nil {
 		return "", err
 	}
-	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: o.Kubernetes, Components: Components(release), Out: o.Out})
-	if err != nil {
-		return "", err
-	}
 	base, err := debian(ctx, o)
 	if err != nil {
 		return "", cluster.Environment("make the root of a node", err)
+	}
+	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: o.Kubernetes, Components: Components(release), Out: o.Out})
+	if err != nil {
+		return "", err
 	}
 	b := builder{options: o, release: release, paths: paths, base: base}
 	ref := b.ref()
@@ -114,6 +116,9 @@ func (b builder) images(ctx context.Context) ([]archive.Image, error) {
 		name := ref[strings.LastIndexByte(ref, '/')+1:]
 		name, _, _ = strings.Cut(name, ":")
 		i := archive.Image{Ref: ref}
+		if _, has := b.paths[name]; !has && name != "pause" {
+			continue
+		}
 		switch name {
 		case "pause":
 			i.Files, i.Entrypoint = []archive.File{busybox}, []string{"/bin/busybox", "sleep", "infinity"}

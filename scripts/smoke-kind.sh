@@ -1,0 +1,12 @@
+#!/usr/bin/env bash
+# smoke-kind.sh WITH-DOCKER...: runs the smoke specs on a kind cluster of one worker. WITH-DOCKER runs a command with a Docker daemon: docker-private.sh
+# and its directory. Where no daemon can be had, says what is missing and ends well: a machine without Docker is no failure of this suite.
+set -euo pipefail
+
+if ! scripts/need.sh docker dockerd debootstrap || ! "$@" docker version >/dev/null; then
+	echo "smoke-kind: SKIPPED: no container engine can be had here; the lines above say why"
+	exit 0
+fi
+dir=$(mktemp -d)
+trap 'rm -rf "$dir"' EXIT
+"$@" bin/headroom run --provider kind --label-filter smoke --run-dir "$dir/run"
