@@ -82,6 +82,7 @@ const sweeping = `case "$*" in
 "network inspect dead") echo '[{"Id":"dead","Name":"headroom-a","Labels":{"headroom.dev/owner":"999999999-1"}}]' ;;
 "network inspect live") echo '[{"Id":"live","Name":"headroom-b","Labels":{"headroom.dev/owner":"%s"}}]' ;;
 "ps --all"*label=io.x-k8s.kind.cluster=headroom-a) printf 'n1\nn2\n' ;;
+"ps --all"*) ;;
 "container ls"*) echo c1 ;;
 "container inspect c1") echo '[{"Id":"c1","Name":"/builder","Config":{"Labels":{"headroom.dev/owner":"999999999-1"}}}]' ;;
 "rm "* | "network rm "*) %s ;;

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"strings"
 
 	"headroom/e2e/framework/cluster/kind/archive"
@@ -15,7 +16,7 @@ import (
 
 // entrypoint is for people only: kind gives its own. The variable tells systemd where it is.
 var changes = []string{
-	"--change", `ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]`, "--change", "ENV container=docker", "--change", "STOPSIGNAL SIGRTMIN+3",
+	"--change", `ENTRYPOINT ["/usr/local/bin/entrypoint","/sbin/init"]`, "--change", "ENV container=docker",
 }
 
 // receive starts containerd and takes images from the standard input.
@@ -80,13 +81,17 @@ func (b builder) build(ctx context.Context, ref string) (err error) {
 	return err
 }
 
-// tree writes the Debian root and then files, as one archive.
+// tree writes the Debian root and then files, as one archive. Where both have a file, the root's is left out: an archive has each once.
 func (b builder) tree(w io.Writer, files []archive.File) error {
 	in, err := os.Open(b.base.tar)
 	if err != nil {
 		return err
 	}
 	defer in.Close()
+	replaced := map[string]bool{}
+	for _, f := range files {
+		replaced[path.Clean(f.Path)] = true
+	}
 	from, out := tar.NewReader(in), tar.NewWriter(w)
 	for {
 		h, err := from.Next()
@@ -95,6 +100,9 @@ func (b builder) tree(w io.Writer, files []archive.File) error {
 		}
 		if err != nil {
 			return fmt.Errorf("read %s: %w", b.base.tar, err)
+		}
+		if replaced[path.Join("/", h.Name)] {
+			continue
 		}
 		if err := out.WriteHeader(h); err != nil {
 			return fmt.Errorf("copy %s: %w", h.Name, err)
