@@ -228,7 +228,7 @@ func (c *Cluster) startBase(ctx context.Context) error {
 	return poll(ctx, "the quota backend", func() error {
 		conn, err := dialUnix(ctx, c.controlSocket())
 		if err != nil {
-			return err
+			return errors.Join(err, c.podTrouble(ctx, "app=quota"))
 		}
 		return conn.Close()
 	})

@@ -105,11 +105,30 @@ func (c *Cluster) awaitPod(ctx context.Context, selector string, failure *cluste
 		}
 		pod := &pods.Items[0]
 		if why := ended(pod, driverContainer); why != "" {
-			failure.Err = fmt.Errorf("%s%s", why, c.tail(ctx, pod))
+			failure.Err = fmt.Errorf("%s%s", why, c.tail(ctx, pod, driverContainer))
 			return &permanent{failure}
 		}
 		return podNotReady(pod)
 	})
+}
+
+// podTrouble says what keeps pods from being ready, and how their containers ended; nil when nothing does.
+func (c *Cluster) podTrouble(ctx context.Context, selector string) error {
+	pods, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil || len(pods.Items) == 0 {
+		return errors.Join(err, fmt.Errorf("no pod %s yet", selector))
+	}
+	var errs []error
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		errs = append(errs, podNotReady(pod))
+		for _, container := range pod.Spec.Containers {
+			if why := ended(pod, container.Name); why != "" {
+				errs = append(errs, fmt.Errorf("container %s: %s%s", container.Name, why, c.tail(ctx, pod, container.Name)))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // ended says how a container of a pod ended; "" when it did not.
@@ -136,13 +155,18 @@ func podNotReady(pod *corev1.Pod) error {
 			return fmt.Errorf("pod %s: container %s: %s: %s", pod.Name, s.Name, w.Reason, w.Message)
 		}
 	}
+	for _, cond := range pod.Status.Conditions {
+		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse {
+			return fmt.Errorf("pod %s: %s: %s", pod.Name, cond.Reason, cond.Message)
+		}
+	}
 	return fmt.Errorf("pod %s is %s and not ready", pod.Name, pod.Status.Phase)
 }
 
-// tail is the end of the driver's log, for an error.
-func (c *Cluster) tail(ctx context.Context, pod *corev1.Pod) string {
+// tail is the end of a container's log, for an error.
+func (c *Cluster) tail(ctx context.Context, pod *corev1.Pod, container string) string {
 	lines := int64(15)
-	log, err := c.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: driverContainer, TailLines: &lines}).DoRaw(ctx)
+	log, err := c.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container, TailLines: &lines}).DoRaw(ctx)
 	if err != nil {
 		return fmt.Sprintf("\n  its log cannot be read: %v", err)
 	}

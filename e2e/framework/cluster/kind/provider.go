@@ -62,6 +62,13 @@ func New(o Options) (*Provider, error) {
 		return nil, fmt.Errorf("kind provider: run directory: %w", err)
 	}
 	o.RunDir = dir
+	self, err := os.Executable()
+	if err == nil {
+		err = static(self)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("kind provider: %w", err)
+	}
 	for _, reference := range o.Drivers {
 		if err := packable(reference); err != nil {
 			return nil, fmt.Errorf("kind provider: %w", err)
@@ -80,15 +87,23 @@ func packable(reference string) error {
 		return fmt.Errorf("driver %q has no controller command, which its pods need; run it with --provider local", def.Name)
 	}
 	for _, path := range def.Files() {
-		f, err := elf.Open(path)
-		if err != nil {
-			return fmt.Errorf("driver %q: program %s: want an executable to put into an image: %w", def.Name, path, err)
+		if err := static(path); err != nil {
+			return fmt.Errorf("driver %q: %w", def.Name, err)
 		}
-		_ = f.Close() // it was only read
-		for _, p := range f.Progs {
-			if p.Type == elf.PT_INTERP {
-				return fmt.Errorf("driver %q: program %s is linked dynamically, and its image has no libraries; build it with CGO_ENABLED=0, or run it with --provider local", def.Name, path)
-			}
+	}
+	return nil
+}
+
+// static is an error unless the file is a program that needs no libraries: images of ours have none.
+func static(path string) error {
+	f, err := elf.Open(path)
+	if err != nil {
+		return fmt.Errorf("program %s: want an executable to put into an image: %w", path, err)
+	}
+	defer f.Close()
+	for _, p := range f.Progs {
+		if p.Type == elf.PT_INTERP {
+			return fmt.Errorf("program %s is linked dynamically, and its image has no libraries; build it with CGO_ENABLED=0, or use --provider local", path)
 		}
 	}
 	return nil
