@@ -1,7 +1,6 @@
 package binaries
 
 import (
-	"fmt"
 	"path"
 
 	"headroom/e2e/framework/versions"
@@ -10,18 +9,17 @@ import (
 // What a node image has besides the release itself. One version of each for all releases: a node image differs from another by Kubernetes only.
 const (
 	containerdVersion versions.Version = "v2.3.7"
-	corednsVersion    versions.Version = "v1.15.0"
 	cniVersion        versions.Version = "v1.9.1"
 )
 
-// OfNode returns what a node image needs in addition to Of: the rest of Kubernetes, the container runtime, the pod network, and DNS.
+// OfNode returns what a node image needs in addition to Of: the rest of Kubernetes, the container runtime and the pod network.
 func OfNode(r versions.Release) Set {
 	kubernetes := func(name string, asks ...string) Component {
 		c := kubernetesComponent(r, name)
 		c.Asks = asks
 		return c
 	}
-	set := Set{kubernetes("kubeadm", "version", "-o", "short"), kubernetes("kubectl", "version", "--client"), kubernetes("kube-proxy")}
+	set := Set{kubernetes("kubeadm", "version", "-o", "short"), kubernetes("kubectl", "version", "--client")}
 	const containerd = "github.com/containerd/containerd/v2"
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
 		c := Component{
@@ -44,10 +42,7 @@ func OfNode(r versions.Release) Set {
 			Says:   cniVersion.String(),
 		})
 	}
-	return append(set, Component{
-		Name: "coredns", Version: corednsVersion, Module: "github.com/coredns/coredns", Package: "github.com/coredns/coredns",
-		Says: fmt.Sprintf("CoreDNS-%s", corednsVersion.Number()),
-	})
+	return set
 }
 
 // Select returns the named components of a release, a node image's included; no names, those of Of. The error for an unknown name lists the known

@@ -62,6 +62,7 @@ func (p *Provider) prepare(ctx context.Context, v versions.Version) (*nascent, e
 		return nil, err
 	}
 	n.attacher, n.Attacher = paths["csi-attacher"].Path, "headroom.dev/csi-attacher:"+release.Attacher.String()
+	made := map[versions.Version]string{}
 	for i, w := range append([]Worker{{}}, o.Topology.Workers...) {
 		if w.Kubernetes == "" {
 			w.Kubernetes = v
@@ -70,12 +71,7 @@ func (p *Provider) prepare(ctx context.Context, v versions.Version) (*nascent, e
 			w.Image = o.Topology.Image
 		}
 		own := w.Image == ""
-		if own {
-			w.Image, err = nodeimage.Ensure(ctx, nodeimage.Options{Kubernetes: w.Kubernetes, Cache: o.Cache, Out: o.Out})
-		} else {
-			err = pull(ctx, w.Image)
-		}
-		if err != nil {
+		if w.Image, err = imageOf(ctx, o, w, made); err != nil {
 			return nil, err
 		}
 		n.images, n.own = append(n.images, w.Image), append(n.own, own)
@@ -86,6 +82,21 @@ func (p *Provider) prepare(ctx context.Context, v versions.Version) (*nascent, e
 		}
 	}
 	return n, engine.CheckPrivileged(ctx, n.images[0])
+}
+
+// imageOf gets a node's image: the one that the topology names, or one that is assembled, once for all nodes of a version.
+func imageOf(ctx context.Context, o Options, w Worker, made map[versions.Version]string) (string, error) {
+	if w.Image != "" {
+		return w.Image, pull(ctx, w.Image)
+	}
+	if made[w.Kubernetes] == "" {
+		ref, err := nodeimage.Ensure(ctx, nodeimage.Options{Kubernetes: w.Kubernetes, Cache: o.Cache, Out: o.Out})
+		if err != nil {
+			return "", err
+		}
+		made[w.Kubernetes] = ref
+	}
+	return made[w.Kubernetes], nil
 }
 
 // workerName is what kind calls the i-th worker, counted from 1.

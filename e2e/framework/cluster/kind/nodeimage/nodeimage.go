@@ -1,8 +1,9 @@
 // Package nodeimage assembles the image of kind's nodes, without a registry: a Debian root with kind's own files in it, the real Kubernetes binaries,
-// containerd, and the images that kubeadm starts.
+// containerd, and the images of the control plane.
 //
 // Contract: Ensure returns the name of an image that the engine holds. Its tag is a hash of all that it is made from, so that an image is made once per
-// engine and recipe; the parts are cached on disk, so that another engine gets it in well under a minute. It starts no cluster.
+// engine and recipe; the parts are cached on disk, so that another engine gets it in well under a minute. It starts no cluster, and it has no addons for Services:
+// neither kube-proxy nor CoreDNS.
 package nodeimage
 
 import (
@@ -13,7 +14,6 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -49,8 +49,7 @@ func (o Options) say(format string, args ...any) {
 
 // Components are the names of the binaries in an image.
 func Components(r versions.Release) []string {
-	names := slices.DeleteFunc(binaries.OfNode(r).Names(), func(n string) bool { return n == "coredns" || n == "kube-proxy" })
-	return append(names, "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "etcd")
+	return append(binaries.OfNode(r).Names(), "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "etcd")
 }
 
 // Ensure returns the image's name, after making what is missing of it. That may take tens of minutes the first time. Failures are
@@ -116,14 +115,11 @@ func (b builder) images(ctx context.Context) ([]archive.Image, error) {
 		name := ref[strings.LastIndexByte(ref, '/')+1:]
 		name, _, _ = strings.Cut(name, ":")
 		i := archive.Image{Ref: ref}
-		if _, has := b.paths[name]; !has && name != "pause" {
-			continue
-		}
 		switch name {
+		case "coredns", "kube-proxy":
+			continue // the addons for Services, which an assembled node does without
 		case "pause":
 			i.Files, i.Entrypoint = []archive.File{busybox}, []string{"/bin/busybox", "sleep", "infinity"}
-		case "coredns":
-			i.Files, i.Entrypoint = []archive.File{{Path: "/coredns", From: b.paths[name].Path}}, []string{"/coredns"}
 		default:
 			i.Files = []archive.File{{Path: "/usr/local/bin/" + name, From: b.paths[name].Path}}
 		}
