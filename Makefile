@@ -94,6 +94,24 @@ bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
 smoke: binaries ## Run the smoke specs as an ordinary user (as `nobody` when run by root)
 	scripts/smoke.sh
 
+# A Docker daemon of our own serves where none runs; it keeps its images here. DOCKER_PRIVATE=1 makes one in any case.
+DOCKER_PRIVATE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headroom/docker
+WITH_DOCKER := scripts/docker-private.sh $(DOCKER_PRIVATE_DIR)
+
+.PHONY: node-image
+node-image: build ## Assemble the node image of kind clusters, once per machine
+	@scripts/need.sh docker dockerd debootstrap
+	$(WITH_DOCKER) bin/headroom node-image
+
+.PHONY: e2e-kind
+e2e-kind: build ## Run all specs on a kind cluster (ARGS: flags of `headroom run`, such as --topology two-workers)
+	@scripts/need.sh docker dockerd debootstrap
+	$(WITH_DOCKER) bin/headroom run --provider kind $(ARGS)
+
+.PHONY: smoke-kind
+smoke-kind: build ## Run the smoke specs on a kind cluster where a Docker daemon can be had, and say so where not
+	scripts/smoke-kind.sh $(WITH_DOCKER)
+
 .PHONY: build
 build: ## Build bin/headroom
 	@scripts/need.sh go

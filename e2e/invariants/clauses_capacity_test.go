@@ -198,6 +198,14 @@ func TestQuotaToAnswerIsNotJudged(t *testing.T) {
 		}), Held},
 		{"full", low(func(s *script) { s.volumes(40, 0, 6, 6) }), Held},
 		{"unlimited", declared(func(s *script) { s.truth(0, generation(1, 2)); s.info(20, 2); s.info(40, 0) }), ""},
+		{"unlimited in an outage, then a step", declared(func(s *script) {
+			s.truth(0, generation(1, 6))
+			s.info(20, 6)
+			s.outage(21, "refuse")
+			s.info(40, 0)
+			s.outage(45, "")
+			s.info(60, 4)
+		}), ""},
 		{"the first answer", declared(func(s *script) { s.truth(0, generation(1, 2)); s.info(20, 1) }), ""},
 		{"no step: all at once", func(s *script) {
 			s.truth(0, generation(1, 2))

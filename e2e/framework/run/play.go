@@ -44,7 +44,12 @@ func (s *Session) Play(ctx context.Context, file string, sc *scenario.Scenario) 
 	s.Begin(r)
 	limited, cancel := context.WithTimeout(ctx, time.Duration(sc.Limit))
 	defer cancel()
-	b, err := s.newBench(limited, sc.Metadata.Name, setupOf(sc))
+	setup := setupOf(sc)
+	kept, err := s.reserve(limited, sc.Metadata.Name, setup)
+	var b *Bench
+	if err == nil {
+		b, err = s.newBench(limited, kept, setup)
+	}
 	if err != nil {
 		s.EndSpec(r, Outcome{Failure: BenchFailure(err)})
 		return nil

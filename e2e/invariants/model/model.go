@@ -63,6 +63,7 @@ type Model struct {
 	objects
 	recent
 	rejections
+	names    names
 	declared map[[2]string]bool // user, CSINode: whom the run itself had write
 	placement
 }
@@ -80,7 +81,7 @@ func New(h history.Header) *Model {
 	}
 	return &Model{
 		header: h, gaps: gaps, harness: newHarness(), backend: newBackend(), calls: newCalls(),
-		components: newComponents(), nodes: newNodes(), objects: newObjects(), recent: newRecent(), rejections: newRejections(),
+		components: newComponents(), nodes: newNodes(), objects: newObjects(), recent: newRecent(), rejections: newRejections(), names: names{},
 		declared: map[[2]string]bool{}, placement: newPlacement(),
 	}
 }
@@ -91,6 +92,7 @@ func (m *Model) Observe(e history.Event) Step {
 		m.begun, m.first, m.last = true, e.At, e.At
 	}
 	m.last = max(m.last, e.At)
+	m.names.event(&e)
 	s := Step{Event: e}
 	if e.Phase == history.Gap {
 		m.gap(e)
@@ -104,6 +106,7 @@ func (m *Model) Observe(e history.Event) Step {
 		m.Lose(e.Source, err.Error(), e.Ref())
 		return s
 	}
+	m.names.body(body)
 	s.Body = body
 	m.fold(&s)
 	m.foldPlacement(s)

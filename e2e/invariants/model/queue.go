@@ -52,7 +52,7 @@ type Wait struct {
 // queue are the pods that wait for the scheduler.
 type queue struct {
 	waiting map[string]*waiter // by UID
-	waits   []*Wait
+	ended   []*Wait            // but those of pods that found room at once
 }
 
 type waiter struct {
@@ -62,8 +62,16 @@ type waiter struct {
 
 func newQueue() queue { return queue{waiting: map[string]*waiter{}} }
 
-// Waits returns the stretches so far, by their beginnings.
-func (q *queue) Waits() []*Wait { return q.waits }
+// Waits returns the stretches so far: what ended first, then what lasts. Those of pods that found room at once are left out once they have ended.
+func (q *queue) Waits() []*Wait {
+	all := slices.Clone(q.ended)
+	for _, uid := range sortedKeys(q.waiting) {
+		if w := q.waiting[uid].wait; w != nil {
+			all = append(all, w)
+		}
+	}
+	return all
+}
 
 // change is what one event changed.
 type change struct {
@@ -113,7 +121,7 @@ func (q *queue) pod(m *Model, s Step, c change) {
 			if w.wait != nil && c.pod.NodeName != "" {
 				w.wait.Bound = true
 			}
-			w.end(c.Stamp)
+			q.end(w, c.Stamp)
 			delete(q.waiting, key)
 		}
 		return
@@ -135,10 +143,14 @@ func (q *queue) pod(m *Model, s Step, c change) {
 	}
 }
 
-func (w *waiter) end(at Stamp) {
-	if w.wait != nil {
-		w.wait.To, w.wait = at, nil
+func (q *queue) end(w *waiter, at Stamp) {
+	if w.wait == nil {
+		return
 	}
+	if w.wait.To = at; !w.wait.Room || w.wait.Said {
+		q.ended = append(q.ended, w.wait)
+	}
+	w.wait = nil
 }
 
 // judge looks at a pod's chances again.
@@ -149,7 +161,7 @@ func (q *queue) judge(m *Model, w *waiter, c change) {
 	now, known := m.chances(w.pod)
 	switch {
 	case !known:
-		w.end(c.Stamp)
+		q.end(w, c.Stamp)
 		return
 	case w.wait != nil && w.wait.Room == now.Room && (now.Unlimited || !w.wait.Unlimited):
 		return
@@ -158,14 +170,13 @@ func (q *queue) judge(m *Model, w *waiter, c change) {
 	if w.wait != nil {
 		scope = w.wait.Scope
 	}
-	w.end(c.Stamp)
+	q.end(w, c.Stamp)
 	now.Pod, now.UID, now.Scope, now.OnlyEphemeral = w.pod.Name, w.pod.UID, scope, w.pod.Ephemeral == len(w.pod.Claims)
 	now.From, now.To, now.By, now.Explained = c.Stamp, Stamp{At: Forever}, c.kind, Forever
 	if now.Said = strings.Contains(w.pod.Unschedulable, VolumeLimits); now.Said {
 		now.Explained = c.At
 	}
 	w.wait = &now
-	q.waits = append(q.waits, w.wait)
 }
 
 // unmoved says whether a change of one node leaves the pod's chances as they are: most do, and there may be many nodes.
