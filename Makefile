@@ -82,6 +82,10 @@ alerts-test: ## Try the alert rules on series of recorded runs, with Prometheus'
 	@scripts/need.sh go
 	cd fixtures/manifests/alertstest && go vet ./... && go test -count 1 ./...
 
+.PHONY: scenarios
+scenarios: binaries ## Play the scenarios of fixtures/scenarios (ARGS: flags of `headroom replay`)
+	bin/headroom replay $(ARGS) fixtures/scenarios/*.yaml
+
 .PHONY: bench
 bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
 	go test -run '^$$' -bench BringUp -benchtime 1x -timeout 30m ./e2e/framework/cluster/local

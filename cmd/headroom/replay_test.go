@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"headroom/e2e/framework/report"
+	"headroom/e2e/framework/scenario"
 	"headroom/e2e/invariants"
 )
 
@@ -105,6 +106,19 @@ func TestFixtureScenariosLoad(t *testing.T) {
 				t.Errorf("invariant %q: want a scenario %q that shows its known defect", i.Name, k.Scenario)
 			}
 		}
+	}
+}
+
+// TestDocsScenarioLoads holds the example of the documentation to the decoder.
+func TestDocsScenarioLoads(t *testing.T) {
+	text, err := os.ReadFile("../../docs/writing-a-scenario.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, rest, _ := strings.Cut(string(text), "```yaml\n")
+	example, _, found := strings.Cut(rest, "```")
+	if _, err := scenario.Load("docs/writing-a-scenario.md", []byte(example), catalog("docs/writing-a-scenario.md")); err != nil || !found {
+		t.Errorf("the example: %v", err)
 	}
 }
 

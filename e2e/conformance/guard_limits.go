@@ -73,7 +73,7 @@ func component(ctx context.Context, b *run.Bench, id string) cluster.Component {
 			return c
 		}
 	}
-	b.Check(&cluster.EnvironmentError{Op: "find " + id, Err: fmt.Errorf("no such component among %d", len(all))})
+	b.Check(&cluster.UnsupportedError{Provider: b.Header.Provider, Why: fmt.Sprintf("it has no hold of component %q", id)})
 	return nil
 }
 

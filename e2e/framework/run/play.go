@@ -145,7 +145,7 @@ func (p *player) play(ctx context.Context) error {
 		if f := step.Fault; f != nil {
 			fault, _ := chaos.Find(f.Name) // Load saw it
 			if err := fault.Supports(p.Cluster); err != nil {
-				return cluster.Environment("inject "+f.Name, err)
+				return &cluster.UnsupportedError{Provider: p.Header.Provider, Why: fmt.Sprintf("fault %q cannot run: %v", f.Name, err)}
 			}
 		}
 	}
