@@ -38,9 +38,9 @@ type sample struct {
 }
 
 type accounts struct {
-	t       tally
-	failed  map[string]*rejected        // by UID
-	warned  map[string]map[string]int32 // by the pod's UID, or its name without one; by the event's name
+	t      tally
+	failed map[string]*rejected        // by UID
+	warned map[string]map[string]int32 // by the pod's UID, or its name without one; by the event's name
 	// deleted are pods that were deleted before they ran, by UID: the deletion cuts the kubelet's wait short, which it may count as a rejection.
 	deleted map[string]*rejected
 	started map[string]time.Duration
