@@ -77,6 +77,15 @@ persona-table: binaries tally ## The reference driver passes, and some broken dr
 mutants: binaries tally ## Every broken driver is caught, for its own mistake only, two at a time; prints the matrix
 	HEADROOM_BIN=$(CURDIR)/bin/headroom $(GO_TEST) -count 1 -timeout 45m -parallel 2 $(PERSONA_TABLE) -personas all $(call watch,mutants,-v)
 
+.PHONY: alerts-test
+alerts-test: ## Try the alert rules on series of recorded runs, with Prometheus's engine (a module of its own)
+	@scripts/need.sh go
+	cd fixtures/manifests/alertstest && go vet ./... && go test -count 1 ./...
+
+.PHONY: scenarios
+scenarios: binaries ## Play the scenarios of fixtures/scenarios (ARGS: flags of `headroom replay`)
+	bin/headroom replay $(ARGS) fixtures/scenarios/*.yaml
+
 .PHONY: bench
 bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
 	go test -run '^$$' -bench BringUp -benchtime 1x -timeout 30m ./e2e/framework/cluster/local
@@ -84,6 +93,24 @@ bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
 .PHONY: smoke
 smoke: binaries ## Run the smoke specs as an ordinary user (as `nobody` when run by root)
 	scripts/smoke.sh
+
+# A Docker daemon of our own serves where none runs; it keeps its images here. DOCKER_PRIVATE=1 makes one in any case.
+DOCKER_PRIVATE_DIR ?= $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/headroom/docker
+WITH_DOCKER := scripts/docker-private.sh $(DOCKER_PRIVATE_DIR)
+
+.PHONY: node-image
+node-image: build ## Assemble the node image of kind clusters, once per machine
+	@scripts/need.sh docker dockerd debootstrap
+	$(WITH_DOCKER) bin/headroom node-image
+
+.PHONY: e2e-kind
+e2e-kind: build ## Run all specs on a kind cluster (ARGS: flags of `headroom run`, such as --topology two-workers)
+	@scripts/need.sh docker dockerd debootstrap
+	$(WITH_DOCKER) bin/headroom run --provider kind $(ARGS)
+
+.PHONY: smoke-kind
+smoke-kind: build ## Run the smoke specs on a kind cluster where a Docker daemon can be had, and say so where not
+	scripts/smoke-kind.sh $(WITH_DOCKER)
 
 .PHONY: build
 build: ## Build bin/headroom

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,9 @@ import (
 	"headroom/e2e/framework/scenario"
 	"headroom/e2e/invariants"
 )
+
+// defaultDriver is the driver of a scenario that names none.
+const defaultDriver = "steady"
 
 // story is a scenario with the file that it came from.
 type story struct {
@@ -111,6 +115,13 @@ func catalog(file string) scenario.Catalog {
 		_, err := drivers.Load(driverOf(file, name))
 		return err
 	}
+	c.Figures = func(name string, f scenario.Figures) error {
+		d, err := drivers.Load(driverOf(file, cmp.Or(name, defaultDriver)))
+		if err == nil {
+			_, err = run.Override(d.Figures, f)
+		}
+		return err
+	}
 	return c
 }
 
@@ -127,7 +138,7 @@ func driverOf(file, name string) string {
 // options are those of the cluster that a scenario needs.
 func (s story) options(o run.Options) run.Options {
 	o.Kubernetes, o.Components, o.Gates = s.Topology.Release(), s.Topology.Components, s.Topology.Gates
-	o.Driver = driverOf(s.file, s.Driver.Name)
+	o.Driver = driverOf(s.file, cmp.Or(s.Driver.Name, defaultDriver))
 	if s.Driver.Figures != nil {
 		o.Figures = *s.Driver.Figures
 	}

@@ -162,3 +162,20 @@ func TestStaleCacheAsksAgain(t *testing.T) {
 		}
 	})
 }
+
+// TestOldVersionServes lets release 1 learn of 8 volumes, release 2 take over and learn of 3, and release 1 come back.
+func TestOldVersionServes(t *testing.T) {
+	for persona, want := range map[string]int64{"": 3, "old-version-serves": 8} {
+		b, dir := eight(), t.TempDir()
+		if got := count(t, startRelease(t, persona, b, dir, 1)); got != 8 {
+			t.Errorf("%q, release 1: want 8, got %d", persona, got)
+		}
+		b.quota = history.Quota{Limit: 3}
+		if got := count(t, startRelease(t, persona, b, dir, 2)); got != 3 {
+			t.Errorf("%q, release 2: want 3, got %d", persona, got)
+		}
+		if got := count(t, startRelease(t, persona, b, dir, 1)); got != want {
+			t.Errorf("%q, release 1 again: want %d, got %d", persona, want, got)
+		}
+	}
+}

@@ -47,7 +47,13 @@ func eight() *backend { return &backend{quota: history.Quota{Limit: 8}} }
 // start makes the driver of a persona; "" is the reference driver.
 func start(t *testing.T, name string, b *backend) *steady.Driver {
 	t.Helper()
-	o := steady.Options{Mode: steady.ModeAll, DriverName: "d.test", NodeID: "n1", StateDir: t.TempDir()}
+	return startRelease(t, name, b, t.TempDir(), 1)
+}
+
+// startRelease makes a release of the driver that keeps its state in dir.
+func startRelease(t *testing.T, name string, b *backend, dir string, release int64) *steady.Driver {
+	t.Helper()
+	o := steady.Options{Mode: steady.ModeAll, DriverName: "d.test", NodeID: "n1", StateDir: dir, Release: release}
 	if name != "" {
 		p, err := Find(name)
 		if err != nil {
@@ -60,6 +66,7 @@ func start(t *testing.T, name string, b *backend) *steady.Driver {
 	var err error
 	o.Policy, err = policy.New(policy.Options{
 		Node: "n1", Config: figures, Backend: o.Backend, Store: steady.StateFile(o.StateDir), Clock: policy.Machine{}, Rand: rand.New(rand.NewPCG(1, 1)),
+		Lease: policy.Claim{Version: release, Life: time.Hour, Store: steady.LeaseFile(dir)},
 	})
 	if err != nil {
 		t.Fatal(err)

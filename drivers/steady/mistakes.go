@@ -20,7 +20,7 @@ type Mistakes struct {
 	// the last query.
 	NodeInfo func(ctx context.Context, right *csi.NodeGetInfoResponse, failing bool) (*csi.NodeGetInfoResponse, error)
 	// Lease changes what NodeGetInfo answers where it depends on whether the instance holds the node's lease; dir is where the instance keeps state.
-	Lease func(dir string, holds bool, right *csi.NodeGetInfoResponse) *csi.NodeGetInfoResponse
+	Lease func(dir string, release int64, holds bool, right *csi.NodeGetInfoResponse) *csi.NodeGetInfoResponse
 	// Code changes the code of a failed ControllerPublishVolume; cause is the backend's error where it came to ask, right the right code.
 	Code func(cause error, right codes.Code) codes.Code
 }

@@ -35,7 +35,7 @@ type flags struct {
 	Options
 	endpoint, backend, persona string
 	seed                       int64
-	release, epoch             int64
+	epoch                      int64
 	leaseLife                  time.Duration
 	figures                    policy.Config
 }
@@ -77,7 +77,7 @@ func (p Program) parse(args []string) (flags, error) {
 	set.DurationVar(&f.figures.LastGoodLife, "last-good-life", 30*time.Second, "how long the last good value stands in an outage")
 	set.Int64Var(&f.figures.Step, "step", 2, "most that the answer rises by at once; 0 is not limited")
 	set.DurationVar(&f.figures.StepInterval, "step-interval", 10*time.Second, "least time between two rises")
-	set.Int64Var(&f.release, "release", 1, "release of the driver; of several instances on a node, the newest speaks")
+	set.Int64Var(&f.Release, "release", 1, "release of the driver; of several instances on a node, the newest speaks")
 	set.Int64Var(&f.epoch, "downgrade-epoch", 0, "raised to roll back: an instance of a higher epoch speaks whatever its release")
 	set.DurationVar(&f.leaseLife, "lease-life", 30*time.Second, "how long an instance that was killed keeps older releases from speaking")
 	if err := set.Parse(args); err != nil {
@@ -147,7 +147,7 @@ func (p Program) policy(f flags, figures policy.Config) (*policy.Policy, error) 
 		Node: f.NodeID, Config: figures, Backend: f.Backend, Store: StateFile(f.StateDir), Clock: policy.Machine{}, Boot: boot,
 		Rand:        rand.New(rand.NewPCG(uint64(f.seed), hash(f.NodeID))),
 		Attachments: func() int64 { return Attachments(f.StateDir) },
-		Lease:       policy.Claim{Version: f.release, Epoch: f.epoch, Life: f.leaseLife, Store: LeaseFile(f.StateDir)},
+		Lease:       policy.Claim{Version: f.Release, Epoch: f.epoch, Life: f.leaseLife, Store: LeaseFile(f.StateDir)},
 		Logf:        func(format string, args ...any) { fmt.Fprintf(p.Stderr, "steady: "+format+"\n", args...) },
 	})
 }

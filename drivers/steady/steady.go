@@ -62,7 +62,9 @@ type Options struct {
 	Zone string
 	// StateDir holds the volumes' folders and what a restart must know.
 	StateDir string
-	Backend  Backend
+	// Release is the driver's own, as in its claim to the node's lease.
+	Release int64
+	Backend Backend
 	// Policy is the capacity of this node, nil with ModeController. The Driver does not run or close it.
 	Policy *policy.Policy
 	// Mistakes are none in the reference driver.

@@ -24,7 +24,7 @@ func driverRestart(ctx context.Context, b *run.Bench) {
 	node := b.Nodes[0]
 	b.AwaitCount(ctx, node, 4, run.Shortest)
 	running := b.StartPods(ctx, 2)
-	b.Restart(ctx, b.DriverOn(node), cluster.Kill)
+	b.Restart(ctx, b.DriverOn(node), cluster.Kill, 0)
 	// What was known before the restart may be remembered for as long as the driver declares.
 	b.WantAnswer(ctx, node, "after the restart", b.CacheAge(), 4, 4)
 	b.AwaitCount(ctx, node, 4, run.Shortest)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strconv"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -25,17 +24,17 @@ import (
 // guardEffect bounds the time until the API server acts on a policy that was applied or removed.
 const guardEffect = 30 * time.Second
 
-// guarded puts the guard of fixtures/manifests before the bench's own CSINodes for as long as f runs. maxGrowth replaces the manifest's, when it is
-// above 0. Other benches of the cluster do not see the guard.
-func guarded(ctx context.Context, b *run.Bench, maxGrowth int, f func()) {
+// guarded puts the guard of fixtures/manifests before the bench's own CSINodes for as long as f runs. maxGrowth replaces the manifest's, unless it is
+// "". Other benches of the cluster do not see the guard.
+func guarded(ctx context.Context, b *run.Bench, maxGrowth string, f func()) {
 	policy, binding, err := readGuard()
 	b.Check(cluster.Environment("read the guard's manifest", err))
 	policy.Name, binding.Name, binding.Spec.PolicyName = "guard-"+b.Scope, "guard-"+b.Scope, "guard-"+b.Scope
 	policy.Spec.MatchConditions = []admissionv1.MatchCondition{{
 		Name: "own-nodes", Expression: fmt.Sprintf("request.name.startsWith(%q)", b.Scope+"-n"),
 	}}
-	if maxGrowth > 0 {
-		policy.Spec.Variables[0].Expression = strconv.Itoa(maxGrowth)
+	if maxGrowth != "" {
+		policy.Spec.Variables[0].Expression = maxGrowth
 	}
 	api := b.Client.AdmissionregistrationV1()
 	defer func() { // a bench that is kept must be usable

@@ -25,7 +25,8 @@ func registrationInOutage(ctx context.Context, b *run.Bench) {
 	node := b.Nodes[0]
 	b.AwaitCount(ctx, node, 4, run.Shortest)
 	b.Break(ctx, quota.Fault{Mode: quota.Refuse, Nodes: b.Nodes})
-	b.Restart(ctx, "kubelet@"+node, cluster.Terminate)
+	// Down for so long that the driver cannot answer the registration from its cache.
+	b.Restart(ctx, "kubelet@"+node, cluster.Terminate, b.CacheAge())
 	b.WantAnswer(ctx, node, "while the backend is away", 0, 4, 4)
 	b.AwaitCount(ctx, node, 4, run.Shortest)
 	b.Heal(ctx)

@@ -72,7 +72,7 @@ func staleWriters(ctx context.Context, b *run.Bench) {
 	for i, w := range staleWrites {
 		tryWrite(ctx, b, writers[i], mend, fmt.Sprintf("%s with resourceVersion %s as %q", w.verb, w.version, w.as), w.free)
 	}
-	guarded(ctx, b, 0, func() {
+	guarded(ctx, b, "", func() {
 		for i, w := range staleWrites {
 			tryWrite(ctx, b, writers[i], mend, fmt.Sprintf("behind the guard: %s with resourceVersion %s as %q", w.verb, w.version, w.as), w.behind)
 		}

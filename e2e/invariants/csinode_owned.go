@@ -121,6 +121,10 @@ func (r *owned) csiNode(m *model.Model, s model.Step, b *history.CSINode) {
 			nodes = append(nodes, owner)
 		}
 	}
+	if len(nodes) == 0 && len(o.lives) == 0 {
+		o.exists = false // no kubelet made it: there was no Node
+		return
+	}
 	if len(nodes) != 1 || nodes[0].Name != s.Key || nodes[0].UID == "" {
 		r.t.violated(s.Key, finding{
 			at: s.At, scope: s.Scope, evidence: []history.Ref{s.Ref()},

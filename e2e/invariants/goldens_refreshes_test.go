@@ -261,6 +261,11 @@ var refreshGoldens = []golden{
 		s.pod(132.5, 41, "Failed", limitExceeded)
 		s.rejections(150, 0)
 	}},
+	{"rejection-accounted", "violated-counted-without-a-rejection", func(s *script) {
+		waiting(s)
+		s.component(0, "kubelet@n1", "started")
+		s.rejections(150, 1)
+	}},
 	{"rejection-accounted", "inconclusive-slow", func(s *script) {
 		waiting(s)
 		s.pod(132.5, 41, "Failed", limitExceeded)

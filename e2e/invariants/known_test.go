@@ -160,6 +160,7 @@ func TestKubeletClausesThatAreNotJudged(t *testing.T) {
 			{"no period", func(s *script) { restarted(s); s.period(21, 6, nil); s.register(23, true, ""); s.beat(60, 0) }, Held},
 		},
 		"csinode-owned": {
+			{"one that has no Node, made by somebody else", func(s *script) { s.owned(10, 20, "ADDED") }, ""},
 			{"a record without owners", func(s *script) { s.nodeEvent(1, 10, "ADDED", "u1"); s.watched(2, 11, "ADDED", entries(8)) }, ""},
 			{"collected in time", func(s *script) {
 				s.nodeEvent(1, 10, "ADDED", "u1")
@@ -276,6 +277,15 @@ func TestRefreshClausesThatAreNotJudged(t *testing.T) {
 				s.rejections(133, 0)
 				s.beat(200, 0)
 			}, Held},
+			{"counted, of a pod that was deleted while it waited", func(s *script) {
+				waiting(s)
+				s.component(0, "kubelet@n1", "started")
+				s.kubeEvent(12.4, 40, "p0.1", 1)
+				s.add(12.5, history.Event{Source: "api/pods", Rev: 41, Key: "ns/p0", Node: testNode}, history.Pod{
+					Object: history.Object{Type: "DELETED", UID: "uid-p0"}, NodeName: testNode, PodPhase: "Pending", Claims: []string{"c0"},
+				})
+				s.rejections(150, 1)
+			}, ""},
 			{"counted by the kubelet before", func(s *script) {
 				waiting(s)
 				s.kubeEvent(132.4, 40, "p0.1", 1)

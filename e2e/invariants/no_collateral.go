@@ -18,7 +18,9 @@ var noCollateral = Invariant{
 	Boundary: history.Kubelet,
 	Others:   []history.Boundary{history.Scheduler, history.Driver},
 	Needs:    []string{history.PrefixAPI + "pods", history.PrefixCSI, history.SourceBackend},
-	New:      func(p Params) Checker { return newChecker(p, &bystanders{running: map[string]*bystander{}}) },
+	New: func(p Params) Checker {
+		return newChecker(p, &bystanders{running: map[string]*bystander{}, quiet: tally{}})
+	},
 }
 
 // preempted is the reason of DisruptionTarget of a pod that made way for another.
@@ -29,20 +31,28 @@ type bystander struct {
 	name, node, scope string
 	priority          int32
 	from, to          model.Stamp
-	// failed is the reason that the kubelet gave; disruption the reason of whoever ended the pod. The reading of an end is left to finish.
-	failed, disruption string
+	// reason is why it failed, or was preempted.
+	reason string
 }
 
-// bystanders follows pods from their running on.
+// bystanders follows pods from their running on. Those that end without a reason are only counted, by node.
 type bystanders struct {
-	running map[string]*bystander // by UID
-	ended   []*bystander
-	highest int32
+	running           map[string]*bystander // by UID
+	failed, preempted []*bystander
+	quiet             tally
+	highest           int32
+	named             time.Duration // when something was last done to a node
 }
 
-func (r *bystanders) observe(_ *model.Model, s model.Step) {
+func (r *bystanders) observe(m *model.Model, s model.Step) {
 	b, ok := s.Body.(*history.Pod)
-	if !ok || b.UID == "" || len(b.Claims) == 0 {
+	if !ok {
+		if at, ok := named(m, s); ok {
+			r.named = at
+		}
+		return
+	}
+	if b.UID == "" || len(b.Claims) == 0 {
 		return
 	}
 	r.highest = max(r.highest, b.Priority)
@@ -50,55 +60,72 @@ func (r *bystanders) observe(_ *model.Model, s model.Step) {
 	now := model.Stamp{At: s.At, Rev: s.Rev, Ref: s.Ref()}
 	switch {
 	case p == nil && b.PodPhase == "Running" && b.Deleted == nil && b.Type != "DELETED":
-		r.running[b.UID] = &bystander{name: s.Key, node: b.NodeName, scope: s.Scope, priority: b.Priority, from: now, to: model.Stamp{At: model.Forever}}
+		r.running[b.UID] = &bystander{name: s.Key, node: b.NodeName, scope: s.Scope, priority: b.Priority, from: now}
+		return
 	case p == nil:
-	case b.Disruption != "" && p.disruption == "":
-		p.disruption, p.to = b.Disruption, now
-		r.end(b.UID, p)
+		return
+	case b.Disruption == preempted:
+		p.reason, p.to = b.Disruption, now
+		r.preempted = append(r.preempted, p)
 	case b.PodPhase == "Failed" && b.Reason != "" && b.Deleted == nil:
-		p.failed, p.to = b.Reason, now
-		r.end(b.UID, p)
+		p.reason, p.to = b.Reason, now
+		r.failed = append(r.failed, p)
 	case b.PodPhase != "Running" || b.Deleted != nil || b.Type == "DELETED":
-		p.to = now
-		r.end(b.UID, p)
+		if b.Disruption == "" {
+			r.went(p)
+		}
+	default:
+		return
 	}
+	delete(r.running, b.UID)
 }
 
-func (r *bystanders) end(uid string, p *bystander) {
-	delete(r.running, uid)
-	r.ended = append(r.ended, p)
+// went counts a pod that ran on, where something was done to a node meanwhile.
+func (r *bystanders) went(p *bystander) {
+	if r.named >= p.from.At {
+		r.quiet.held(p.node, p.scope)
+	}
 }
 
 func (r *bystanders) finish(m *model.Model) []Verdict {
-	t := shared{}
-	all := slices.Clone(r.ended)
 	for _, p := range r.running {
-		all = append(all, p)
+		r.went(p)
 	}
-	named := namings(m)
-	for _, p := range all {
-		switch {
-		case p.failed != "":
-			if !m.Disturbed(p.node, model.Minus(p.to.At, settle), p.to.At) {
-				t.of(history.Kubelet).late(m, p.name, p.from.At, p.to.At, finding{
-					at: p.to.At, scope: p.scope, evidence: []history.Ref{p.from.Ref, p.to.Ref},
-					detail: fmt.Sprintf("want the pod, which ran since %s, to go on, got it failed (%s) at %s", m.Since(p.from.At), p.failed, m.Since(p.to.At)),
-				}, history.PrefixAPI+"pods")
-			}
-		case p.disruption == preempted && p.priority >= r.highest:
-			t.of(history.Scheduler).violated(p.name, finding{
+	t := shared{history.Kubelet: r.quiet}
+	for _, p := range r.failed {
+		if !m.Disturbed(p.node, model.Minus(p.to.At, settle), p.to.At) {
+			t.of(history.Kubelet).late(m, p.node, p.from.At, p.to.At, finding{
 				at: p.to.At, scope: p.scope, evidence: []history.Ref{p.from.Ref, p.to.Ref},
-				detail: fmt.Sprintf("want the pod, which ran since %s, to go on, for none has a higher priority than its %d, got %s at %s",
-					m.Since(p.from.At), p.priority, preempted, m.Since(p.to.At)),
-			})
-		case p.disruption == "" && len(between(named, p.from.At, p.to.At)) > 0:
-			t.of(history.Kubelet).held(p.name, p.scope)
+				detail: fmt.Sprintf("want pod %q, which ran since %s, to go on, got it failed (%s) at %s", p.name, m.Since(p.from.At), p.reason, m.Since(p.to.At)),
+			}, history.PrefixAPI+"pods")
 		}
 	}
+	for _, p := range r.preempted {
+		if p.priority >= r.highest {
+			t.of(history.Scheduler).violated(p.node, finding{
+				at: p.to.At, scope: p.scope, evidence: []history.Ref{p.from.Ref, p.to.Ref},
+				detail: fmt.Sprintf("want pod %q, which ran since %s, to go on, for none has a higher priority than its %d, got %s at %s",
+					p.name, m.Since(p.from.At), p.priority, p.reason, m.Since(p.to.At)),
+			})
+		}
+	}
+	all := namings(m)
 	for _, id := range m.Asked() {
-		judgeUnnamed(m, t.of(history.Driver), id, named)
+		judgeUnnamed(m, t.of(history.Driver), id, all)
 	}
 	return t.verdicts(history.Kubelet, history.Scheduler, history.Driver)
+}
+
+// named says whether an event did something to a node, as namings has it, and when.
+func named(m *model.Model, s model.Step) (time.Duration, bool) {
+	switch b := s.Body.(type) {
+	case *history.Backend:
+		before, was := m.Quota(s.Node).Back(1)
+		return s.At, s.Key == "fault" || s.Key == "quota" && b.Quota != nil && was && before.Value != nil
+	case *history.Fault:
+		return s.At, true
+	}
+	return 0, false
 }
 
 // naming is a moment at which the run or the cloud did something to a node; "" is all nodes.

@@ -73,8 +73,10 @@ func (r *flushed) finish(m *model.Model) []Verdict {
 		f.defect = known
 		t.violated(name, f)
 	}
-	if r.read && len(r.rises) == 0 && r.binds > 0 {
-		t.held(name, "")
+	for range r.binds {
+		if r.read && len(r.rises) == 0 {
+			t.held(name, "")
+		}
 	}
 	return t.verdicts(history.Scheduler)
 }

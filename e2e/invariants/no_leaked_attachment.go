@@ -83,10 +83,10 @@ func (r *leaks) end(at model.Place, s model.Step) {
 }
 
 func (r *leaks) finish(m *model.Model) []Verdict {
-	t := shared{}
-	for _, u := range r.all() {
+	t := shared{history.ControllerManager: r.ended}
+	for _, u := range r.overdue() {
 		if u.rejected == "" {
-			t.orphan(m, u, model.ID{Node: u.node, Driver: u.volume.Driver}.String(), "without a live pod")
+			t.orphan(m, u, "without a live pod")
 		}
 	}
 	for _, l := range r.over {

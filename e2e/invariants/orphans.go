@@ -27,16 +27,19 @@ type orphan struct {
 	mounted time.Duration
 }
 
-// orphans follows VolumeAttachments whose pods have ended. What was adopted by another pod is forgotten.
+// orphans follows VolumeAttachments whose pods have ended. What was adopted by another pod is forgotten, what was gone in time only counted.
 type orphans struct {
 	attached map[string]map[string]*history.VolumeAttachment // node, name: those that exist
 	open     map[string]*orphan
-	done     []*orphan
+	late     []*orphan
 	lived    map[string]bool // attachments that a live pod had
+	// rejected and ended count what was gone in time, by whether the last pod was rejected.
+	rejected, ended tally
 }
 
 func newOrphans() orphans {
-	return orphans{attached: map[string]map[string]*history.VolumeAttachment{}, open: map[string]*orphan{}, lived: map[string]bool{}}
+	return orphans{attached: map[string]map[string]*history.VolumeAttachment{}, open: map[string]*orphan{}, lived: map[string]bool{},
+		rejected: tally{}, ended: tally{}}
 }
 
 func (o *orphans) observe(m *model.Model, s model.Step) {
@@ -72,9 +75,29 @@ func (o *orphans) attachment(m *model.Model, s model.Step, b *history.VolumeAtta
 	delete(o.lived, s.Key)
 	if u := o.open[s.Key]; u != nil {
 		u.to = model.Stamp{At: s.At, Rev: s.Rev, Ref: s.Ref()}
-		o.done = append(o.done, u)
+		o.gone(m, u)
 		delete(o.open, s.Key)
 	}
+}
+
+// gone settles an orphan that is no more.
+func (o *orphans) gone(m *model.Model, u *orphan) {
+	took := u.to.At - u.since.At
+	if took > model.Plus(orphanBound, m.Slack()) {
+		o.late = append(o.late, u)
+		return
+	}
+	t := o.ended
+	if u.rejected != "" {
+		t = o.rejected
+	}
+	t.held(u.subject(), u.scope)
+	t.measured(u.subject(), 1, took)
+}
+
+// subject is the rejected pod, else the node and driver.
+func (u *orphan) subject() string {
+	return cmp.Or(u.rejected, model.ID{Node: u.node, Driver: u.volume.Driver}.String())
 }
 
 // look asks whether an attachment still has a live pod. ended is the pod whose change made it worth asking, if any.
@@ -100,9 +123,9 @@ func (o *orphans) look(m *model.Model, s model.Step, name string, b *history.Vol
 	}
 }
 
-// all returns every orphan, by when it became one.
-func (o *orphans) all() []*orphan {
-	all := slices.Clone(o.done)
+// overdue returns what is still there or was gone late, by when it became an orphan.
+func (o *orphans) overdue() []*orphan {
+	all := slices.Clone(o.late)
 	for _, u := range o.open {
 		all = append(all, u)
 	}

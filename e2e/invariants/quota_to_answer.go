@@ -36,7 +36,11 @@ func judgeShown(m *model.Model, t tally, c capacity) {
 	var last *model.Call    // the answer before, which this one may build upon
 	var risen time.Duration // since when a step may be waited for
 	for _, b := range c.answers {
-		if last != nil && last.Done > b.Invoked || b.Max <= 0 { // never-unbounded is about those
+		if last != nil && last.Done > b.Invoked {
+			continue
+		}
+		if b.Max <= 0 { // never-unbounded is about those, and what follows builds upon none
+			last = nil
 			continue
 		}
 		before := last

@@ -19,7 +19,9 @@ var rejectionAccounted = Invariant{
 	Boundary: history.Kubelet,
 	Needs:    []string{history.PrefixAPI + "pods", history.PrefixAPI + "events"},
 	New: func(p Params) Checker {
-		return newChecker(p, &accounts{t: tally{}, failed: map[string]*rejected{}, warned: map[string]map[string]int32{}})
+		return newChecker(p, &accounts{
+			t: tally{}, failed: map[string]*rejected{}, warned: map[string]map[string]int32{}, deleted: map[string]*rejected{},
+		})
 	},
 }
 
@@ -36,9 +38,11 @@ type sample struct {
 }
 
 type accounts struct {
-	t       tally
-	failed  map[string]*rejected        // by UID
-	warned  map[string]map[string]int32 // by the pod's UID, or its name without one; by the event's name
+	t      tally
+	failed map[string]*rejected        // by UID
+	warned map[string]map[string]int32 // by the pod's UID, or its name without one; by the event's name
+	// deleted are pods that were deleted before they ran, by UID: the deletion cuts the kubelet's wait short, which it may count as a rejection.
+	deleted map[string]*rejected
 	started map[string]time.Duration
 	samples []sample
 }
@@ -46,8 +50,12 @@ type accounts struct {
 func (r *accounts) observe(m *model.Model, s model.Step) {
 	switch b := s.Body.(type) {
 	case *history.Pod:
-		if uid := cmp.Or(b.UID, s.Key); isRejected(b) && r.failed[uid] == nil {
+		uid := cmp.Or(b.UID, s.Key)
+		switch {
+		case isRejected(b) && r.failed[uid] == nil:
 			r.failed[uid] = newRejected(s, b)
+		case b.Type == "DELETED" && b.PodPhase == "Pending" && b.NodeName != "":
+			r.deleted[uid] = newRejected(s, b)
 		}
 	case *history.KubeEvent:
 		if b.Kind == "Pod" && b.EventType == "Warning" && b.Reason == limitExceeded && b.Type != "DELETED" {
@@ -117,7 +125,8 @@ func (r *accounts) event(m *model.Model, uid string, p *rejected) {
 	}
 }
 
-// metric compares one reading with the pods that were seen rejected. It is left out where one was rejected too near to the reading, or to the start.
+// metric compares one reading with the pods that were seen rejected. It is left out where one was rejected too near to the reading, or to the start,
+// or deleted before it ran.
 func (r *accounts) metric(m *model.Model, s sample) {
 	certain, possible, refs := 0, 0, []history.Ref{s.ref}
 	for _, p := range r.failed {
@@ -128,6 +137,11 @@ func (r *accounts) metric(m *model.Model, s sample) {
 		if p.at >= model.Plus(s.started, m.Slack()) && p.at <= model.Minus(s.at, m.Slack()) {
 			certain++
 			refs = append(refs, p.ref)
+		}
+	}
+	for _, p := range r.deleted {
+		if p.node == s.node && p.at >= model.Minus(s.started, m.Slack()) && p.at <= model.Plus(s.at, m.Slack()) {
+			possible++
 		}
 	}
 	switch {

@@ -25,32 +25,28 @@ var rejectionCleansUp = Invariant{
 type cleans struct{ orphans }
 
 func (r *cleans) finish(m *model.Model) []Verdict {
-	t := shared{}
-	for _, u := range r.all() {
+	t := shared{history.ControllerManager: r.rejected} // what held is the first boundary's: nobody broke it
+	for _, u := range r.overdue() {
 		if u.rejected != "" {
-			t.orphan(m, u, u.rejected, fmt.Sprintf("of rejected pod %q", u.rejected))
+			t.orphan(m, u, fmt.Sprintf("of rejected pod %q", u.rejected))
 		}
 	}
 	unpublished(m, t.of(history.Driver))
 	return t.verdicts(history.ControllerManager, history.Attacher, history.Driver)
 }
 
-// orphan wants an attachment without a live pod gone in time. What held is the controller manager's: nobody broke it.
-func (t shared) orphan(m *model.Model, u *orphan, subject, what string) {
+// orphan judges an attachment without a live pod that was not gone in time.
+func (t shared) orphan(m *model.Model, u *orphan, what string) {
 	deadline := model.Plus(u.since.At, model.Plus(orphanBound, m.Slack()))
-	switch until := min(u.to.At, deadline); {
-	case u.to.At <= deadline:
-		t.of(history.ControllerManager).held(subject, u.scope)
-		t.of(history.ControllerManager).measured(subject, 1, u.to.At-u.since.At)
-	case deadline > m.End() || u.excused(m, until):
-	default:
-		b, why, ref := u.blame(m)
-		t.of(b).late(m, subject, u.since.At, deadline, finding{
-			at: deadline, scope: u.scope, evidence: []history.Ref{u.since.Ref, ref},
-			detail: fmt.Sprintf("want VolumeAttachment %q %s gone from %q within %s + %s after %s, got it there at %s: %s",
-				u.name, what, u.node, orphanBound, m.Slack(), m.Since(u.since.At), m.Since(deadline), why),
-		}, history.PrefixAPI+"pods", history.PrefixAPI+"volumeattachments", history.PrefixCSI+"controller/")
+	if deadline > m.End() || u.excused(m, deadline) {
+		return
 	}
+	b, why, ref := u.blame(m)
+	t.of(b).late(m, u.subject(), u.since.At, deadline, finding{
+		at: deadline, scope: u.scope, evidence: []history.Ref{u.since.Ref, ref},
+		detail: fmt.Sprintf("want VolumeAttachment %q %s gone from %q within %s + %s after %s, got it there at %s: %s",
+			u.name, what, u.node, orphanBound, m.Slack(), m.Since(u.since.At), m.Since(deadline), why),
+	}, history.PrefixAPI+"pods", history.PrefixAPI+"volumeattachments", history.PrefixCSI+"controller/")
 }
 
 // unpublished judges each unpublish of a volume that the backend never held on that node.

@@ -21,6 +21,9 @@ import (
 // removeLimit is what a spec may take beyond its own limit to put its bench away.
 const removeLimit = 2 * time.Minute
 
+// reserveLimit is what a spec may wait for nodes that others have.
+const reserveLimit = 10 * time.Minute
+
 // Dispatch runs the suite and exits when this executable was started as a precompiled suite, under a name that ends in ".test". It returns
 // otherwise.
 func Dispatch() {
@@ -52,6 +55,7 @@ var options = run.Options{Out: os.Stderr}
 // Flags adds the flags of `go test ./e2e/suite`; they are the same as those of `headroom run`.
 func Flags() {
 	flag.StringVar(&options.Driver, "driver", "steady", "driver under test: a name or a path to a .yaml file")
+	flag.StringVar(&options.Provider, "provider", "local", "what makes the cluster: local or kind")
 	flag.StringVar(&options.RunDir, "run-dir", "", "empty or new directory for the run")
 	flag.Int64Var(&options.Seed, "headroom.seed", 0, "seed of all random choices; 0 means a new one")
 }

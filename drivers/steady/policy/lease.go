@@ -143,6 +143,16 @@ func (p *Policy) lead() bool {
 	return held
 }
 
+// ledByAnother returns what the holder of the lease saved last, where that is another instance.
+func (p *Policy) ledByAnother() (int64, bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lead() {
+		return 0, false
+	}
+	return max(1, p.state.Answer), true
+}
+
 // FileLease is a LeaseStore in one JSON file, which is locked while it changes.
 type FileLease string
 

@@ -199,16 +199,6 @@ func (p *Policy) Answer(ctx context.Context) (int64, error) {
 	return answer, nil
 }
 
-// ledByAnother returns what the holder of the lease saved last, where that is another instance.
-func (p *Policy) ledByAnother() (int64, bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.lead() {
-		return 0, false
-	}
-	return max(1, p.state.Answer), true
-}
-
 // Refused tells the policy that the backend refused an attach because the node is full.
 func (p *Policy) Refused() {
 	p.mu.Lock()
@@ -243,19 +233,6 @@ func (p *Policy) nowLocked() time.Duration {
 	return t + p.skew
 }
 
-// due is how long a rise is still away, when that is so little that waiting is better than missing it: the kubelet asks at a fixed period,
-// often the very interval of the steps, and a millisecond too early would cost a whole period.
-func (p *Policy) due() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	grace := min(p.cfg.StepInterval/10, time.Second)
-	d := p.state.untilRise(p.cfg, p.nowLocked())
-	if d > grace {
-		return 0
-	}
-	return d
-}
-
 // save keeps the state for the next instance; it is the holder's of the lease alone.
 func (p *Policy) save() {
 	if !p.holds {
@@ -265,14 +242,5 @@ func (p *Policy) save() {
 	s.Boot = p.opts.Boot
 	if err := p.opts.Store.Save(s); err != nil {
 		p.opts.Logf("node %q: capacity is not saved, a restart would not know it: %v", p.opts.Node, err)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

@@ -129,3 +129,25 @@ func plausible(q history.Quota) error {
 	}
 	return nil
 }
+
+// due is how long a rise is still away, when that is so little that waiting is better than missing it: the kubelet asks at a fixed period,
+// often the very interval of the steps, and a millisecond too early would cost a whole period.
+func (p *Policy) due() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	grace := min(p.cfg.StepInterval/10, time.Second)
+	d := p.state.untilRise(p.cfg, p.nowLocked())
+	if d > grace {
+		return 0
+	}
+	return d
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
+}

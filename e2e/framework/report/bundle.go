@@ -34,7 +34,7 @@ type Bundle struct {
 	Claim     string           `json:"claim,omitempty"`
 	Boundary  history.Boundary `json:"boundary"`
 	Subject   string           `json:"subject"`
-	Scope     string           `json:"scope,omitempty"`
+	Spec      string           `json:"spec,omitempty"`
 	Detail    string           `json:"detail,omitempty"`
 	// Evidence are the references of the events that prove the violation.
 	Evidence []string `json:"evidence"`
@@ -97,7 +97,7 @@ func bundles(r Report) []*bundle {
 				continue
 			}
 			b := &bundle{
-				Bundle: Bundle{Invariant: i.Name, Claim: i.Claim, Boundary: v.Boundary, Subject: v.Subject, Scope: v.Scope, Detail: v.Detail, Evidence: []string{}},
+				Bundle: Bundle{Invariant: i.Name, Claim: i.Claim, Boundary: v.Boundary, Subject: v.Subject, Spec: v.Spec, Detail: v.Detail, Evidence: []string{}},
 				refs:   map[string]bool{}, nodes: map[string]bool{},
 			}
 			for _, e := range v.Evidence {

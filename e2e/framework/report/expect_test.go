@@ -73,6 +73,18 @@ func TestExpectedFailsNoRun(t *testing.T) {
 	}
 }
 
+// TestSkippedScenarioExpectsNothing holds that a scenario which the cluster cannot play stays skipped.
+func TestSkippedScenarioExpectsNothing(t *testing.T) {
+	s := newScript()
+	body := history.Scenario{Spec: "scenario/late", Expect: []history.Expectation{{Invariant: "x"}}}
+	s.add(1, history.SourceScenario, history.Observed, "late", body, scoped("late", ""))
+	s.add(2, "spec/runner", history.Observed, "scenario/late", history.Spec{Skipped: true, Message: "no gate"})
+	r := Build(Input{Header: header(), Events: s.all(), Judged: []Judged{judged(invariant("x", history.Kubelet))}})
+	if q := r.Requirements[0]; q.Status != Skipped || q.Message != "no gate" {
+		t.Errorf("want it skipped for its reason, got %s %q", q.Status, q.Message)
+	}
+}
+
 // TestUnreadableExpectationIsADoubt holds that a scenario whose expectations are lost is no pass.
 func TestUnreadableExpectationIsADoubt(t *testing.T) {
 	s := newScript()

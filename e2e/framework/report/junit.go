@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"strings"
@@ -148,7 +149,7 @@ func (i InvariantResult) text() string {
 		if v.Status == Held {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s: %s (%s): %s", v.Status, orNone(v.Subject), orNone(v.Scope), v.Detail)
+		fmt.Fprintf(&b, "\n%s: %s (%s): %s", v.Status, orNone(v.Subject), orNone(cmp.Or(v.Spec, v.Scope)), v.Detail)
 		for _, e := range v.Evidence {
 			b.WriteString("\n  " + e.line())
 		}

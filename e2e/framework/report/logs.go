@@ -30,7 +30,7 @@ type Excerpt struct {
 
 // logNames are the logs of each boundary, as patterns below logs/; NODE is a node, DRIVER a CSI driver's name.
 var logNames = map[history.Boundary][]string{
-	history.Driver:            {"driver@NODE", "driver@NODE/*", "driver-controller@DRIVER.log"},
+	history.Driver:            {"driver@NODE/*", "driver-controller@DRIVER.log"},
 	history.Attacher:          {"csi-attacher@DRIVER.log"},
 	history.Kubelet:           {"kubelet@NODE.log"},
 	history.Scheduler:         {"kube-scheduler.log"},

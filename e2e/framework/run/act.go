@@ -37,10 +37,12 @@ func (p *player) step(ctx context.Context, s scenario.Step) error {
 		return p.patch(ctx, s.Patch)
 	case s.Replace != nil:
 		return p.replace(ctx, *s.Replace)
+	case s.Remove != nil:
+		return p.remove(ctx, *s.Remove)
 	case s.Wait != nil:
 		return p.wait(ctx, s.Wait)
 	case s.Sleep != nil:
-		return pause(ctx, time.Duration(*s.Sleep))
+		return Pause(ctx, time.Duration(*s.Sleep))
 	}
 	return errors.New("a step with nothing in it")
 }
@@ -52,14 +54,18 @@ func (p *player) makePods(ctx context.Context, s *scenario.Pods) error {
 	}
 	for range max(s.Count, 1) {
 		var volumes []workload.Volume
-		for range max(s.Volumes, 1) {
+		count := s.Volumes
+		if count == 0 && s.Ephemeral == 0 {
+			count = 1
+		}
+		for range count {
 			v, err := p.Volume(ctx, workload.VolumeOptions{})
 			if err != nil {
 				return err
 			}
 			volumes = append(volumes, v)
 		}
-		pod, err := p.Pod(ctx, selector, volumes...)
+		pod, err := p.PodOf(ctx, workload.Template{Selector: selector, Volumes: volumes, Ephemeral: s.Ephemeral})
 		if err != nil {
 			return err
 		}
@@ -132,6 +138,20 @@ func (p *player) objectName(t scenario.Target) string {
 		return p.Driver
 	}
 	return p.target(t).Node()
+}
+
+// remove deletes an object as the administrator.
+func (p *player) remove(ctx context.Context, t scenario.Target) error {
+	name, none := p.objectName(t), metav1.DeleteOptions{}
+	return p.Record("delete", string(t.Class), name, Administrator, func() error {
+		switch t.Class {
+		case scenario.CSIDriver:
+			return p.Client.StorageV1().CSIDrivers().Delete(ctx, name, none)
+		case scenario.CSINode:
+			return p.Client.StorageV1().CSINodes().Delete(ctx, name, none)
+		}
+		return p.Client.CoreV1().Nodes().Delete(ctx, name, none)
+	})
 }
 
 // replaceTimeout bounds the wait for an object that is deleted to be gone.

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"headroom/e2e/framework/cluster"
@@ -33,7 +34,7 @@ func (p *player) wait(ctx context.Context, w *scenario.Wait) error {
 
 func (p *player) countIs(ctx context.Context, node string, want scenario.Count) error {
 	n, err := p.Client.StorageV1().CSINodes().Get(ctx, node, metav1.GetOptions{})
-	if err != nil {
+	if err != nil && !apierrors.IsNotFound(err) {
 		return fmt.Errorf("read CSINode %q: %w", node, err)
 	}
 	got := scenario.Count{NoEntry: true}

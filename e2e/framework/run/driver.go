@@ -3,13 +3,22 @@ package run
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"time"
 
 	"google.golang.org/grpc/codes"
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/versions"
 )
+
+// Replace stops the bench's driver on a node in the way given and starts another release of it: 1 is the one that benches begin with.
+func (b *Bench) Replace(ctx context.Context, node string, how cluster.Signal, release int) {
+	id := b.DriverOn(node)
+	b.Stop(ctx, id, how)
+	b.Check(cluster.Environment(fmt.Sprintf("start release %d of %s", release, id), b.Part(ctx, id).Start(ctx, versions.Version(strconv.Itoa(release)))))
+}
 
 // DriverOn is the component id of the bench's driver on a node.
 func (b *Bench) DriverOn(node string) string { return "driver@" + node + "/" + b.Driver }

@@ -9,8 +9,8 @@ import (
 	"headroom/e2e/framework/scenario"
 )
 
-// override replaces the declared figures that a scenario gives. What comes out must be a policy that a driver can have.
-func override(declared drivers.Figures, by scenario.Figures) (drivers.Figures, error) {
+// Override replaces the declared figures that a scenario gives. What comes out must be a policy that a driver can have.
+func Override(declared drivers.Figures, by scenario.Figures) (drivers.Figures, error) {
 	for _, f := range []struct {
 		to   *time.Duration
 		from history.Duration
@@ -27,11 +27,11 @@ func override(declared drivers.Figures, by scenario.Figures) (drivers.Figures, e
 	}
 	switch d := declared; {
 	case d.CacheAge < d.MinInterval:
-		return d, fmt.Errorf("driver figures: cacheAge %s is less than minInterval %s; raise it, or lower the other", d.CacheAge, d.MinInterval)
+		return d, fmt.Errorf("driver figures: cacheAge %s is less than minInterval %s", d.CacheAge, d.MinInterval)
 	case d.LastGoodLife < d.CacheAge:
-		return d, fmt.Errorf("driver figures: lastGoodLife %s is less than cacheAge %s; raise it, or lower the other", d.LastGoodLife, d.CacheAge)
+		return d, fmt.Errorf("driver figures: lastGoodLife %s is less than cacheAge %s", d.LastGoodLife, d.CacheAge)
 	case (d.Step > 0) != (d.StepInterval > 0):
-		return d, fmt.Errorf("driver figures: step %d with a stepInterval of %s; give both or none", d.Step, d.StepInterval)
+		return d, fmt.Errorf("driver figures: step %d with a stepInterval of %s", d.Step, d.StepInterval)
 	}
 	return declared, nil
 }

@@ -25,6 +25,7 @@ import (
 
 	"headroom/drivers"
 	"headroom/e2e/framework/binaries"
+	"headroom/e2e/framework/cluster/kind"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/scenario"
@@ -40,6 +41,10 @@ type Options struct {
 	RunDir string
 	// Driver is the driver under test: a built-in's or persona's name, or a path.
 	Driver string
+	// Provider is one of Providers; "" means the first.
+	Provider string
+	// Topology names a kind cluster's nodes, or is a path to a file; "" means the provider's default.
+	Topology string
 	// Kubernetes is the version of every component that Components does not name; zero means the newest that is supported by default.
 	Kubernetes versions.Version
 	// Components are versions of single components, and Gates their feature gates.
@@ -77,8 +82,11 @@ type plan struct {
 	Options
 	run        string
 	definition *drivers.Definition
+	topology   kind.Topology
 	reference  string // what drivers.Load takes, with an absolute path
 	header     history.Header
+	// executables are those of the local provider's components, by name.
+	executables map[string]string
 }
 
 // prepare checks everything that can be checked before anything starts, and makes the run directory last.
@@ -99,14 +107,17 @@ func prepare(o Options) (*plan, error) {
 			return nil, &InputError{Err: err}
 		}
 	}
-	if p.definition.Figures, err = override(p.definition.Figures, o.Figures); err != nil {
-		return nil, &InputError{Err: err}
+	if p.definition.Figures, err = Override(p.definition.Figures, o.Figures); err != nil {
+		return nil, &InputError{Err: err, Remedy: "correct driver.figures of the scenario"}
 	}
 	if o.Kubernetes == "" {
 		p.Kubernetes = versions.Default().Version
 	}
 	if _, err := versions.Lookup(p.Kubernetes); err != nil {
 		return nil, &InputError{Err: err}
+	}
+	if err := p.checkProvider(); err != nil {
+		return nil, err
 	}
 	if o.Seed == 0 {
 		p.Seed = int64(mathrand.Uint32()) + 1 // short enough to type
@@ -123,7 +134,7 @@ func prepare(o Options) (*plan, error) {
 		return nil, &InputError{Err: err}
 	}
 	p.header = history.Header{
-		Schema: history.Schema, Run: p.run, Seed: p.Seed, Provider: "local", Versions: map[string]string{},
+		Schema: history.Schema, Run: p.run, Seed: p.Seed, Provider: p.Provider, Topology: p.topology.Name, Versions: map[string]string{},
 		Params: history.Params{Slack: history.Duration(DefaultSlack), Driver: p.definition.Params()},
 	}
 	return p, makeRunDir(p.RunDir)

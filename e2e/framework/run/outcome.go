@@ -33,6 +33,9 @@ type Outcome struct {
 // EndSpec records how a spec ended. A failure of the environment leaves the requirement open; one of the driver's own names the driver.
 func (s *Session) EndSpec(r Requirement, o Outcome) {
 	o.Failure = s.unlessGone(o.Failure)
+	if unsupported := (*cluster.UnsupportedError)(nil); errors.As(o.Failure, &unsupported) {
+		o.Skipped, o.Failure = unsupported.Error(), nil
+	}
 	body := history.Spec{Title: r.Claim, Boundary: r.Boundary, Outcome: "Held"}
 	phase := history.OK
 	var driver *cluster.DriverError

@@ -35,9 +35,13 @@ func (b *Bench) StartAgain(ctx context.Context, id string) {
 	b.Check(cluster.Environment("start "+id, b.Part(ctx, id).Start(ctx, "")))
 }
 
-// Restart stops a component in the way given and starts it again.
-func (b *Bench) Restart(ctx context.Context, id string, how cluster.Signal) {
+// Restart stops a component in the way given and starts it again after a while.
+func (b *Bench) Restart(ctx context.Context, id string, how cluster.Signal, down time.Duration) {
 	b.Stop(ctx, id, how)
+	select {
+	case <-time.After(down):
+	case <-ctx.Done():
+	}
 	b.StartAgain(ctx, id)
 }
 

@@ -44,7 +44,12 @@ func (s *Session) Play(ctx context.Context, file string, sc *scenario.Scenario) 
 	s.Begin(r)
 	limited, cancel := context.WithTimeout(ctx, time.Duration(sc.Limit))
 	defer cancel()
-	b, err := s.newBench(limited, sc.Metadata.Name, setupOf(sc))
+	setup := setupOf(sc)
+	kept, err := s.reserve(limited, sc.Metadata.Name, setup)
+	var b *Bench
+	if err == nil {
+		b, err = s.newBench(limited, kept, setup)
+	}
 	if err != nil {
 		s.EndSpec(r, Outcome{Failure: BenchFailure(err)})
 		return nil
@@ -140,13 +145,13 @@ func (p *player) play(ctx context.Context) error {
 		if f := step.Fault; f != nil {
 			fault, _ := chaos.Find(f.Name) // Load saw it
 			if err := fault.Supports(p.Cluster); err != nil {
-				return cluster.Environment("inject "+f.Name, err)
+				return &cluster.UnsupportedError{Provider: p.Header.Provider, Why: fmt.Sprintf("fault %q cannot run: %v", f.Name, err)}
 			}
 		}
 	}
 	for i, step := range p.scenario.Steps {
 		if step.At != nil {
-			if err := pause(ctx, time.Until(p.began.Add(time.Duration(*step.At)))); err != nil {
+			if err := Pause(ctx, time.Until(p.began.Add(time.Duration(*step.At)))); err != nil {
 				return fmt.Errorf("step %d: %w", i+1, err)
 			}
 		}
@@ -162,8 +167,8 @@ func (p *player) play(ctx context.Context) error {
 	return nil
 }
 
-// pause lets time pass; it ends early, with an error, when ctx does.
-func pause(ctx context.Context, d time.Duration) error {
+// Pause lets time pass; it ends early, with an error, when ctx does.
+func Pause(ctx context.Context, d time.Duration) error {
 	if d <= 0 {
 		return nil
 	}

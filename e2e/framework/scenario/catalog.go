@@ -9,6 +9,8 @@ type Catalog struct {
 	Invariants map[string]history.Boundary
 	// Driver says why there is no driver of that name or path; nil when there is.
 	Driver func(name string) error
+	// Figures says why the driver of that name cannot have these figures in place of its own; nil when it can.
+	Figures func(name string, f Figures) error
 }
 
 // FaultType is a fault as scenarios may use it.

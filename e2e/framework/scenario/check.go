@@ -76,6 +76,8 @@ func (c *checker) step(i int, at string, s *Step) {
 		}
 	case s.Replace != nil:
 		c.target(at+".replace", *s.Replace, OnNode, CSIDriver)
+	case s.Remove != nil:
+		c.target(at+".remove", *s.Remove, OnNode, CSINode, CSIDriver)
 	case s.Wait != nil:
 		c.wait(at+".wait", s.Wait)
 	case s.Sleep != nil:
@@ -96,6 +98,9 @@ func (c *checker) makePods(at string, p *Pods) {
 	}
 	if p.Volumes < 0 || p.Volumes > 500 {
 		c.Fail(at+".volumes", "write 1 to 500", "%d volumes", p.Volumes)
+	}
+	if p.Ephemeral < 0 || p.Ephemeral > 100 {
+		c.Fail(at+".ephemeral", "write 1 to 100", "%d ephemeral volumes", p.Ephemeral)
 	}
 	if p.On != nil {
 		c.target(at+".on", *p.On, OnNode)

@@ -145,17 +145,22 @@ func (c *checker) gates(kind string, gates map[string]bool) {
 
 func (c *checker) driver() {
 	d := c.s.Driver
-	if d.Name != "" {
-		if err := c.catalog.Driver(d.Name); err != nil {
-			c.Fail("driver.name", "name a driver of `headroom drivers`, or a path from the scenario's own directory", "%v", err)
-		}
-	}
 	// Name and driver make up the name of a CSI driver, which holds 63 characters: <name>.<driver>.headroom.test.
 	if n := len(c.s.Metadata.Name) + len(d.Name) + len("..headroom.test"); n > maxDriverName && !strings.Contains(d.Name, "/") {
 		c.Fail("metadata.name", "shorten it", "with driver %q it is %d characters too long for the name of a CSI driver", d.Name, n-maxDriverName)
 	}
+	if d.Name != "" {
+		if err := c.catalog.Driver(d.Name); err != nil {
+			c.Fail("driver.name", "name a driver of `headroom drivers`, or a path from the scenario's own directory", "%v", err)
+			return
+		}
+	}
 	if f := d.Figures; f != nil && f.Step < 0 {
 		c.Fail("driver.figures.step", "write 1 or more", "%d volumes", f.Step)
+	} else if f != nil {
+		if err := c.catalog.Figures(d.Name, *f); err != nil {
+			c.Fail("driver.figures", "raise the one, or lower the other", "%v", err)
+		}
 	}
 }
 

@@ -28,6 +28,12 @@ var catalog = Catalog{
 		"outage": {Targets: []Class{Backend, OnNode}, New: func() any { return &struct{}{} }},
 	},
 	Invariants: map[string]history.Boundary{"no-stale": history.Kubelet, "within-quota": history.Driver},
+	Figures: func(_ string, f Figures) error {
+		if f.CacheAge == 1 {
+			return errors.New("cacheAge is too little")
+		}
+		return nil
+	},
 	Driver: func(name string) error {
 		if name != "steady" {
 			return fmt.Errorf("no driver %q", name)
@@ -145,6 +151,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"foreign", "foreign: 1", "foreign: -1", `f.yaml:10: topology.nodes[1].foreign: -1 foreign attachments`},
 		{"driver", "name: steady", "name: nobody", `f.yaml:12: driver.name: no driver "nobody"`},
 		{"long names", "name: steady", "name: a-driver-whose-name-is-forty-letters-long", `f.yaml:4: metadata.name: with driver "a-driver-whose-name-is-forty-letters-long" it is 4 characters too long`},
+		{"impossible figures", "cacheAge: 1s", "cacheAge: 1ns", `f.yaml:13: driver.figures: cacheAge is too little (remedy: raise the one`},
+		{"negative step", "cacheAge: 1s", "step: -1", `f.yaml:13: driver.figures.step: -1 volumes`},
 		{"figures", "cacheAge: 1s", "cacheAge: 1", `f.yaml:13: driver.figures.cacheAge: 1 has no unit (remedy: write the unit, such as 1s)`},
 		{"short period", "period: 10s", "period: 9s", `f.yaml:14: period: want whole seconds, at least 10s, got 9s`},
 		{"long limit", "period: 10s", "period: 10s\nlimit: 2h", `f.yaml:15: limit: want at most 30m0s, got 2h0m0s`},
@@ -177,6 +185,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"wait for nothing", ", process: {target: kube-scheduler, is: up}", "", `wait: want exactly one of count, pods, calls, process, got none`},
 		{"empty patch", "merge: {spec: {nodeAllocatableUpdatePeriodSeconds: 20}}", "merge: {}", `the patch changes nothing`},
 		{"replace", "replace: node/2", "replace: kubelet@2", `steps[7].replace: want node/1, csidriver, got "kubelet@2"`},
+		{"remove", "replace: node/2", "remove: kubelet@2", `steps[7].remove: want node/1, csinode/1, csidriver, got "kubelet@2"`},
+		{"ephemeral", "count: 2, on", "ephemeral: -1, on", `steps[0].pods.ephemeral: -1 ephemeral volumes`},
 		{"nothing expected", good[strings.Index(good, "expect:"):], "expect: {}\n", `expect: it expects nothing`},
 		{"unknown invariant", "invariant: no-stale,", "invariant: no-state,", `expect.invariants[0].invariant: unknown invariant "no-state"; known: no-stale, within-quota`},
 		{"verdict", "verdict: held", "verdict: hold", `expect.invariants[1].verdict: want held or violated, got "hold"`},

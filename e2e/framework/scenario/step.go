@@ -30,6 +30,8 @@ type Step struct {
 	Patch *Patch `yaml:"patch,omitempty"`
 	// Replace deletes an API object and makes it again with a new UID: node/1 or csidriver.
 	Replace *Target `yaml:"replace,omitempty"`
+	// Remove deletes an API object: node/1, csinode/1 or csidriver.
+	Remove *Target `yaml:"remove,omitempty"`
 	// Wait waits until something is seen.
 	Wait *Wait `yaml:"wait,omitempty"`
 	// Sleep lets time pass.
@@ -44,8 +46,10 @@ type Pods struct {
 	Count int `yaml:"count,omitempty"`
 	// On is the node that they must be on; any node of the scenario when left out.
 	On *Target `yaml:"on,omitempty"`
-	// Volumes is how many each of them uses; 1 when left out.
+	// Volumes is how many each of them uses; 1 when left out, unless Ephemeral is given.
 	Volumes int `yaml:"volumes,omitempty"`
+	// Ephemeral is how many generic ephemeral volumes each of them has.
+	Ephemeral int `yaml:"ephemeral,omitempty"`
 }
 
 // Quota is a change of a node's quota; what is left out stays.

@@ -63,7 +63,7 @@ type Model struct {
 	objects
 	recent
 	rejections
-	interned names
+	copies   names
 	declared map[[2]string]bool // user, CSINode: whom the run itself had write
 	placement
 }
@@ -81,7 +81,7 @@ func New(h history.Header) *Model {
 	}
 	return &Model{
 		header: h, gaps: gaps, harness: newHarness(), backend: newBackend(), calls: newCalls(),
-		components: newComponents(), nodes: newNodes(), objects: newObjects(), recent: newRecent(), rejections: newRejections(), interned: names{},
+		components: newComponents(), nodes: newNodes(), objects: newObjects(), recent: newRecent(), rejections: newRejections(), copies: names{},
 		declared: map[[2]string]bool{}, placement: newPlacement(),
 	}
 }
@@ -92,7 +92,7 @@ func (m *Model) Observe(e history.Event) Step {
 		m.begun, m.first, m.last = true, e.At, e.At
 	}
 	m.last = max(m.last, e.At)
-	m.interned.event(&e)
+	m.copies.event(&e)
 	s := Step{Event: e}
 	if e.Phase == history.Gap {
 		m.gap(e)
@@ -106,7 +106,7 @@ func (m *Model) Observe(e history.Event) Step {
 		m.Lose(e.Source, err.Error(), e.Ref())
 		return s
 	}
-	m.interned.body(body)
+	m.copies.body(body)
 	s.Body = body
 	m.fold(&s)
 	m.foldPlacement(s)

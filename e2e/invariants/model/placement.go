@@ -55,6 +55,7 @@ type place struct {
 	uses    []*Use
 	newest  int64
 	dropped time.Duration // when ended uses were last dropped
+	load    *load         // nil when uses changed since
 }
 
 // placement is what the scheduler decides from: nodes, counts, and what is in use where.
@@ -62,6 +63,8 @@ type placement struct {
 	pvs    map[string]history.PV
 	places map[string]*place
 	names  []string // of places, sorted
+	// volumeChanges counts what may have changed which volume is behind a claim or a VolumeAttachment.
+	volumeChanges int
 	queue
 }
 
@@ -93,8 +96,10 @@ func (m *Model) foldPlacement(s Step) {
 			delete(m.pvs, s.Key)
 		}
 		c.volumes = true
+		m.volumeChanges++
 	case *history.PVC:
 		c.volumes = true
+		m.volumeChanges++
 	case *history.Node:
 		if m.place(s.Key).state(b) {
 			c.node, c.kind = s.Key, ByNode
@@ -152,6 +157,9 @@ func (at *place) use(e history.Event, u Use, lasts bool, slack time.Duration) (c
 	if old := Minus(e.At, Plus(keepUses, 2*slack)); old > at.dropped {
 		at.dropped = e.At
 		at.uses = slices.DeleteFunc(at.uses, func(o *Use) bool { return o.To.At < old })
+	}
+	if changed {
+		at.load = nil
 	}
 	return changed
 }

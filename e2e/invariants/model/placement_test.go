@@ -133,7 +133,7 @@ func TestWaits(t *testing.T) {
 		{"a count that goes", func(f *feed) { f.counts(2, 2, 1); f.podState(5, "p", waiting); f.counts(10, 11, 0) },
 			"full/pod/5-10; room/count/10-... unlimited; "},
 		{"unlimited, then limited", func(f *feed) { f.counts(2, 2, 0); f.podState(5, "p", waiting); f.counts(10, 11, 3) },
-			"room/pod/5-10 unlimited; room/count/10-...; "},
+			"room/count/10-...; "},
 		{"an attachment that ends", func(f *feed) {
 			f.counts(2, 2, 1)
 			f.podState(3, "q", history.Pod{Object: history.Object{Type: "DELETED"}, NodeName: "n1", Claims: []string{"b"}})

@@ -52,7 +52,7 @@ type Wait struct {
 // queue are the pods that wait for the scheduler.
 type queue struct {
 	waiting map[string]*waiter // by UID
-	waits   []*Wait
+	ended   []*Wait            // but those of pods that found room at once
 }
 
 type waiter struct {
@@ -62,8 +62,16 @@ type waiter struct {
 
 func newQueue() queue { return queue{waiting: map[string]*waiter{}} }
 
-// Waits returns the stretches so far, by their beginnings.
-func (q *queue) Waits() []*Wait { return q.waits }
+// Waits returns the stretches so far: what ended first, then what lasts. Those of pods that found room at once are left out once they have ended.
+func (q *queue) Waits() []*Wait {
+	all := slices.Clone(q.ended)
+	for _, uid := range sortedKeys(q.waiting) {
+		if w := q.waiting[uid].wait; w != nil {
+			all = append(all, w)
+		}
+	}
+	return all
+}
 
 // change is what one event changed.
 type change struct {
@@ -113,7 +121,7 @@ func (q *queue) pod(m *Model, s Step, c change) {
 			if w.wait != nil && c.pod.NodeName != "" {
 				w.wait.Bound = true
 			}
-			w.end(c.Stamp)
+			q.end(w, c.Stamp)
 			delete(q.waiting, key)
 		}
 		return
@@ -135,18 +143,25 @@ func (q *queue) pod(m *Model, s Step, c change) {
 	}
 }
 
-func (w *waiter) end(at Stamp) {
-	if w.wait != nil {
-		w.wait.To, w.wait = at, nil
+func (q *queue) end(w *waiter, at Stamp) {
+	if w.wait == nil {
+		return
 	}
+	if w.wait.To = at; !w.wait.Room || w.wait.Said {
+		q.ended = append(q.ended, w.wait)
+	}
+	w.wait = nil
 }
 
 // judge looks at a pod's chances again.
 func (q *queue) judge(m *Model, w *waiter, c change) {
+	if w.wait != nil && w.unmoved(m, c) {
+		return
+	}
 	now, known := m.chances(w.pod)
 	switch {
 	case !known:
-		w.end(c.Stamp)
+		q.end(w, c.Stamp)
 		return
 	case w.wait != nil && w.wait.Room == now.Room && (now.Unlimited || !w.wait.Unlimited):
 		return
@@ -155,14 +170,26 @@ func (q *queue) judge(m *Model, w *waiter, c change) {
 	if w.wait != nil {
 		scope = w.wait.Scope
 	}
-	w.end(c.Stamp)
+	q.end(w, c.Stamp)
 	now.Pod, now.UID, now.Scope, now.OnlyEphemeral = w.pod.Name, w.pod.UID, scope, w.pod.Ephemeral == len(w.pod.Claims)
 	now.From, now.To, now.By, now.Explained = c.Stamp, Stamp{At: Forever}, c.kind, Forever
 	if now.Said = strings.Contains(w.pod.Unschedulable, VolumeLimits); now.Said {
 		now.Explained = c.At
 	}
 	w.wait = &now
-	q.waits = append(q.waits, w.wait)
+}
+
+// unmoved says whether a change of one node leaves the pod's chances as they are: most do, and there may be many nodes.
+func (w *waiter) unmoved(m *Model, c change) bool {
+	if c.node == "" || c.kind == ByNode || c.pod != nil && c.pod.UID == w.pod.UID {
+		return false
+	}
+	if w.wait.Room && w.wait.Node != c.node {
+		return !w.wait.Unlimited
+	}
+	own, known := m.own(w.pod)
+	room, unlimited, _ := m.fits(m.places[c.node], own, false)
+	return known && room == w.wait.Room && (!room || unlimited == w.wait.Unlimited)
 }
 
 // selects says whether the pod's node selector allows the node. A node that takes no pods is none to select.
@@ -175,16 +202,24 @@ func selects(p *Pod, n *history.Node) bool {
 	return !n.Closed
 }
 
-// chances is the scheduler's arithmetic for a pod on all nodes that it may go to; false where it cannot be told.
-func (m *Model) chances(p *Pod) (w Wait, known bool) {
-	var own []VolumeID
+// own returns the volumes of a pod that waits; false where it cannot be told, or one of them has a say in where the pod goes.
+func (m *Model) own(p *Pod) (own []VolumeID, known bool) {
 	for _, claim := range p.Claims {
 		name := p.Namespace + "/" + claim
 		v, ok := m.Volume(&Use{Claim: name})
 		if !ok || m.pvs[m.volumeOf[name]].Pinned {
-			return Wait{}, false
+			return nil, false
 		}
 		own = append(own, v)
+	}
+	return own, true
+}
+
+// chances is the scheduler's arithmetic for a pod on all nodes that it may go to; false where it cannot be told.
+func (m *Model) chances(p *Pod) (w Wait, known bool) {
+	own, ok := m.own(p)
+	if !ok {
+		return Wait{}, false
 	}
 	for _, name := range m.names {
 		at := m.places[name]
@@ -194,47 +229,73 @@ func (m *Model) chances(p *Pod) (w Wait, known bool) {
 		if len(at.node.Labels) == 0 || !at.known {
 			return Wait{}, false // every Node has labels: without them the history does not tell who selects it
 		}
-		room, unlimited, sum := m.fits(at, own)
-		if room && (!w.Room || w.Unlimited && !unlimited) {
-			w = Wait{Room: true, Node: name, Unlimited: unlimited, Sum: sum}
-		} else if !w.Room {
-			w.Node, w.Sum = name, sum
+		room, unlimited, _ := m.fits(at, own, false)
+		if w.Node == "" || room && (!w.Room || w.Unlimited && !unlimited) {
+			w.Room, w.Node, w.Unlimited = room, name, room && unlimited
 		}
 		known = true
+	}
+	if known {
+		_, _, w.Sum = m.fits(m.places[w.Node], own, true)
 	}
 	return w, known
 }
 
-// fits follows nodevolumelimits/csi.go, Filter: a volume of pods there counts once and is not new; one that only a VolumeAttachment holds counts and is.
-func (m *Model) fits(at *place, own []VolumeID) (room, unlimited bool, sum string) {
-	inUse, byPods := map[VolumeID]bool{}, map[VolumeID]bool{}
+// load is what counts on a node.
+type load struct {
+	of     int               // as of which change of volumes
+	used   map[string]int    // by driver
+	byPods map[VolumeID]bool // volumes that pods use
+}
+
+func (m *Model) load(at *place) *load {
+	if at.load != nil && at.load.of == m.volumeChanges {
+		return at.load
+	}
+	l := &load{of: m.volumeChanges, used: map[string]int{}, byPods: map[VolumeID]bool{}}
+	seen := map[VolumeID]bool{}
 	for _, u := range at.uses {
-		if v, ok := m.Volume(u); ok && u.Lasts() {
-			inUse[v] = true
-			byPods[v] = byPods[v] || u.Claim != ""
-		}
-	}
-	used, fresh := map[string]int{}, map[string]map[VolumeID]bool{}
-	for v := range inUse {
-		used[v.Driver]++
-	}
-	for _, v := range own {
-		if !byPods[v] {
-			if fresh[v.Driver] == nil {
-				fresh[v.Driver] = map[VolumeID]bool{}
-			}
-			fresh[v.Driver][v] = true
-		}
-	}
-	for _, driver := range sortedKeys(fresh) {
-		line := at.limits[driver]
-		if len(line) == 0 || line[len(line)-1].Count == nil {
-			unlimited = true
-			sum = "no count of " + driver
+		v, ok := m.Volume(u)
+		if !ok || !u.Lasts() {
 			continue
 		}
-		n, limit := len(fresh[driver]), int(*line[len(line)-1].Count)
-		if sum = fmt.Sprintf("%d in use and %d new of %d", used[driver], n, limit); used[driver]+n > limit {
+		if u.Claim != "" {
+			l.byPods[v] = true
+		}
+		if !seen[v] {
+			seen[v] = true
+			l.used[v.Driver]++
+		}
+	}
+	at.load = l
+	return l
+}
+
+// fits follows nodevolumelimits/csi.go, Filter: a volume of pods there counts once and is not new; one that only a VolumeAttachment holds counts and is.
+func (m *Model) fits(at *place, own []VolumeID, explain bool) (room, unlimited bool, sum string) {
+	l := m.load(at)
+	for i, v := range own {
+		if l.byPods[v] || slices.ContainsFunc(own[:i], func(o VolumeID) bool { return o.Driver == v.Driver && !l.byPods[o] }) {
+			continue // not new, or its driver's were looked at
+		}
+		line := at.limits[v.Driver]
+		if len(line) == 0 || line[len(line)-1].Count == nil {
+			unlimited = true
+			if explain {
+				sum = "no count of " + v.Driver
+			}
+			continue
+		}
+		n, limit := 0, int(*line[len(line)-1].Count)
+		for j, o := range own[i:] {
+			if o.Driver == v.Driver && !l.byPods[o] && !slices.Contains(own[i:i+j], o) {
+				n++
+			}
+		}
+		if explain {
+			sum = fmt.Sprintf("%d in use and %d new of %d", l.used[v.Driver], n, limit)
+		}
+		if l.used[v.Driver]+n > limit {
 			return false, false, sum
 		}
 	}

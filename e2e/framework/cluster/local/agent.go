@@ -136,8 +136,9 @@ func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error)
 		Socket: filepath.Join(registry, d.Name+"-reg.sock"), Endpoint: csi, DriverName: d.Name, Node: a.cfg.Node, History: a.calls,
 	})
 	a.fronts[d.Name] = f
-	p := a.process("driver@"+a.cfg.Node+"/"+d.Name, "", func(versions.Version) (*exec.Cmd, error) {
+	p := a.process("driver@"+a.cfg.Node+"/"+d.Name, "", func(release versions.Version) (*exec.Cmd, error) {
 		return def.NodeCommand(drivers.Instance{
+			Release:  string(release),
 			Endpoint: "unix://" + backend, DriverName: d.Name, NodeID: a.cfg.Node, Zone: a.cfg.Zone, StateDir: state,
 			Backend: "http://" + quotaData, Seed: cell.Seed + int64(a.cfg.Index),
 		})

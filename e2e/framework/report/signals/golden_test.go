@@ -24,6 +24,10 @@ var measured = map[string][]string{
 		"histories/one-writer/violated-other-node.jsonl", "histories/reactive-converges/held.jsonl",
 		"histories/reactive-converges/violated-still-pending.jsonl",
 	},
+	"runs.txt": {
+		"runs/all-internal.jsonl", "runs/rejection.jsonl", "runs/stale-count.jsonl", "runs/steady.jsonl", "runs/unlimited-on-outage.jsonl",
+		"runs/waiting.jsonl",
+	},
 }
 
 func TestGolden(t *testing.T) {

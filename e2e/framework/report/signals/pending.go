@@ -49,7 +49,7 @@ func (p pending) attachment(m *model.Model, b *history.VolumeAttachment) {
 	}
 	reason := "attach failed: no code"
 	if b.AttachCode != nil {
-		reason = "attach failed: " + codeName(uint32(*b.AttachCode))
+		reason = "attach failed: " + CodeName(uint32(*b.AttachCode))
 	}
 	for _, pod := range m.PodsOn(b.NodeName, b.PVName) {
 		if pod.PodPhase == "Pending" {
@@ -133,7 +133,7 @@ func (a attachFailures) byCode() []Failures {
 	}
 	var out []Failures
 	for code, n := range calls {
-		out = append(out, Failures{Code: code, Name: codeName(code), Calls: n})
+		out = append(out, Failures{Code: code, Name: CodeName(code), Calls: n})
 	}
 	slices.SortFunc(out, func(a, b Failures) int { return cmp.Or(b.Calls-a.Calls, cmp.Compare(a.Code, b.Code)) })
 	return out
@@ -145,7 +145,8 @@ var codeNames = []string{
 	"FailedPrecondition", "Aborted", "OutOfRange", "Unimplemented", "Internal", "Unavailable", "DataLoss", "Unauthenticated",
 }
 
-func codeName(code uint32) string {
+// CodeName is the name of a gRPC code; "no answer" for the 0 of a failed call.
+func CodeName(code uint32) string {
 	if int64(code) < int64(len(codeNames)) {
 		return codeNames[code]
 	}

@@ -12,6 +12,8 @@ var (
 	pageHTML string
 	//go:embed page.css
 	pageCSS string
+	//go:embed chart.js
+	chartJS string
 	//go:embed page.js
 	pageJS string
 )
@@ -26,7 +28,7 @@ func (p Page) HTML() ([]byte, error) {
 		Page   Page
 		Style  template.CSS
 		Script template.JS
-	}{p, template.CSS(pageCSS), template.JS(pageJS)})
+	}{p, template.CSS(pageCSS), template.JS(chartJS + pageJS)})
 	if err != nil {
 		return nil, fmt.Errorf("make the timeline: %w", err)
 	}

@@ -2,12 +2,8 @@
 (() => {
   const data = JSON.parse(document.getElementById('data').textContent);
   const at = id => document.getElementById(id);
-  const H = 130, TOP = 16, BOTTOM = 30, LEFT = 30; // of a chart, in pixels
   const MIN_SPAN = 200; // milliseconds
-  const lines = ['usable', 'answer', 'count', 'attached'];
   const names = { usable: 'allows', answer: 'answers', count: 'count', attached: 'attached' };
-  const glyphs = { write: 'M-.7 -5V5H.7V-5Z', bind: 'M0 -4L4 4H-4Z', rejection: 'M-4 -2.5L-2.5 -4L0 -1.5L2.5 -4L4 -2.5L1.5 0L4 2.5L2.5 4L0 1.5L-2.5 4L-4 2.5L-1.5 0Z',
-    attach: 'M0 -4.5L4 0L0 4.5L-4 0Z', answer: 'M-3.5 0A3.5 3.5 0 1 0 3.5 0A3.5 3.5 0 1 0 -3.5 0Z', component: 'M-3 -3H3V3H-3Z' };
   let view = [0, data.duration];
   let chosen = null; // the verdict whose evidence is shown
 
@@ -17,11 +13,6 @@
     if (text !== undefined) e.textContent = text;
     return e;
   }
-  function draw(tag, attributes) {
-    const e = document.createElementNS('http://www.w3.org/2000/svg', tag);
-    for (const k in attributes) e.setAttribute(k, attributes[k]);
-    return e;
-  }
   const time = ms => '+' + (ms / 1000).toFixed(view[1] - view[0] < 20000 ? 3 : 1) + 's';
   const value = v => v === undefined || v === -2 ? '–' : v === -1 ? 'unlimited' : String(v);
   const words = { Held: 'held', Violated: 'violated', Inconclusive: 'inconclusive', KnownUpstream: 'known upstream', NotJudged: 'not judged', Skipped: 'skipped' };
@@ -29,33 +20,26 @@
   const specOf = {};
   for (const s of data.specs) if (s.scope) specOf[s.scope] = s.id;
 
-  // The value of a step line at a time, and the index of its step.
-  function valueAt(steps, ms) {
-    let lo = 0, hi = steps.length;
-    while (lo < hi) { const mid = (lo + hi) >> 1; if (steps[mid][0] <= ms) lo = mid + 1; else hi = mid; }
-    return lo === 0 ? undefined : steps[lo - 1][1];
-  }
-
   // Rows: the elements are all there, what is in them is drawn when they come into sight.
   const rows = data.rows.map((r, i) => {
-    const e = make('article', 'row'), name = make('div', 'name'), read = make('div', 'read'), chart = make('div', 'chart');
+    const e = make('article', 'row'), name = make('div', 'name'), read = make('div', 'read'), box = make('div', 'chart');
     name.append(make('b', '', r.node), make('span', '', r.driver));
     if (specOf[r.scope]) name.append(make('span', '', 'spec ' + specOf[r.scope]));
     read.setAttribute('aria-live', 'polite');
-    chart.tabIndex = 0;
-    chart.setAttribute('role', 'img');
-    chart.setAttribute('aria-label', 'timeline of ' + r.node + ', ' + r.driver);
-    e.append(name, chart, read);
+    box.tabIndex = 0;
+    box.setAttribute('role', 'img');
+    box.setAttribute('aria-label', 'timeline of ' + r.node + ', ' + r.driver);
+    e.append(name, box, read);
     at('rows').append(e);
     let most = 1;
-    for (const l of lines) for (const s of r[l]) most = Math.max(most, s[1]);
-    const times = [...new Set([].concat(...lines.map(l => r[l].map(s => s[0])), r.marks.map(m => m.at)))].sort((a, b) => a - b);
-    const row = { r, e, chart, read, most, times, seen: false, cursor: null, svg: null };
-    const point = x => { const b = chart.getBoundingClientRect(); return view[0] + (x - b.left - LEFT) / Math.max(1, b.width - LEFT) * (view[1] - view[0]); };
-    chart.addEventListener('pointermove', ev => tell(row, point(ev.clientX)));
-    chart.addEventListener('pointerdown', ev => tell(row, point(ev.clientX)));
-    chart.addEventListener('pointerleave', () => tell(row, null));
-    chart.addEventListener('keydown', ev => key(row, ev));
+    for (const l of chart.lines) for (const s of r[l]) most = Math.max(most, s[1]);
+    const times = [...new Set([].concat(...chart.lines.map(l => r[l].map(s => s[0])), r.marks.map(m => m.at)))].sort((a, b) => a - b);
+    const row = { r, e, box, read, most, times, seen: false, cursor: null, svg: null };
+    const point = x => { const b = box.getBoundingClientRect(); return view[0] + (x - b.left - chart.LEFT) / Math.max(1, b.width - chart.LEFT) * (view[1] - view[0]); };
+    box.addEventListener('pointermove', ev => tell(row, point(ev.clientX)));
+    box.addEventListener('pointerdown', ev => tell(row, point(ev.clientX)));
+    box.addEventListener('pointerleave', () => tell(row, null));
+    box.addEventListener('keydown', ev => key(row, ev));
     return row;
   });
 
@@ -64,23 +48,15 @@
   // Tell what holds in a row at a time; null ends it.
   function tell(row, ms) {
     row.cursor = ms === null ? null : Math.min(Math.max(ms, view[0]), view[1]);
-    if (row.cursor === null) { row.read.textContent = ''; cursor(row); return; }
+    if (row.cursor === null) { row.read.textContent = ''; chart.cursor(row); return; }
     const near = (view[1] - view[0]) / 100, parts = [time(row.cursor)];
-    for (const l of lines) parts.push(names[l] + ' ' + value(valueAt(row.r[l], row.cursor)));
+    for (const l in names) parts.push(names[l] + ' ' + value(chart.valueAt(row.r[l], row.cursor)));
     const marks = row.r.marks.filter(m => Math.abs(m.at - row.cursor) <= near).sort((a, b) => Math.abs(a.at - row.cursor) - Math.abs(b.at - row.cursor));
     for (const m of marks.slice(0, 3)) parts.push(time(m.at) + ' ' + m.text);
     if (marks.length > 3) parts.push('and ' + (marks.length - 3) + ' more marks');
     for (const s of shadesOf(row.r)) if (s.from <= row.cursor && row.cursor <= s.to) parts.push(s.text);
     row.read.textContent = parts.join(' · ');
-    cursor(row);
-  }
-  function cursor(row) {
-    if (!row.svg) return;
-    const old = row.svg.querySelector('line.cursor');
-    if (old) old.remove();
-    if (row.cursor === null) return;
-    const x = row.x(row.cursor);
-    row.svg.append(draw('line', { class: 'cursor', x1: x, x2: x, y1: 0, y2: H - BOTTOM }));
+    chart.cursor(row);
   }
   function key(row, ev) {
     const step = (view[1] - view[0]) / 4;
@@ -100,79 +76,10 @@
     ev.preventDefault();
   }
 
-  // Draw one row into its chart.
+  // Draw a row as the view and the chosen verdict have it.
   function paint(row) {
-    const W = Math.max(120, row.chart.clientWidth), span = view[1] - view[0], floor = H - BOTTOM;
-    const x = ms => LEFT + (ms - view[0]) / span * (W - LEFT);
-    const top = row.most + 1, y = v => v === -1 ? TOP - 6 : floor - v / top * (floor - TOP);
-    const svg = draw('svg', { viewBox: '0 0 ' + W + ' ' + H, 'aria-hidden': 'true' });
-    row.svg = svg; row.x = x;
-    for (const s of shadesOf(row.r)) {
-      const from = Math.max(s.from, view[0]), to = Math.min(s.to, view[1]);
-      if (from > to) continue;
-      const slow = s.kind === 'slow';
-      svg.append(draw('rect', { class: slow ? 'slow' : 'fault', x: x(from), width: Math.max(1, x(to) - x(from)), y: slow ? floor - 5 : 0, height: slow ? 5 : floor }));
-    }
-    const each = Math.max(1, Math.ceil(row.most / 4));
-    for (let v = 0; v <= row.most; v += each) {
-      svg.append(draw('line', { class: 'grid', x1: LEFT, x2: W, y1: y(v), y2: y(v) }));
-      label(svg, LEFT - 5, y(v) + 3, String(v), 'end');
-    }
-    if (lines.some(l => row.r[l].some(s => s[1] === -1))) label(svg, LEFT - 5, y(-1) + 4, '∞', 'end');
-    const tick = nice(span / Math.max(2, W / 90));
-    for (let t = Math.ceil(view[0] / tick) * tick; t <= view[1]; t += tick) {
-      svg.append(draw('line', { class: 'grid', x1: x(t), x2: x(t), y1: floor, y2: floor + 4 }));
-      const edge = x(t) > W - 22 ? 'end' : x(t) < LEFT + 12 ? 'start' : 'middle';
-      label(svg, edge === 'end' ? W : x(t), H - 4, String(+(t / 1000).toFixed(3)) + 's', edge);
-    }
-    for (const l of lines) {
-      const d = path(row.r[l], x, y, W, l === 'attached' ? y(0) : null);
-      if (d) svg.append(draw('path', { class: l, d }));
-    }
-    for (const kind in glyphs) {
-      const g = draw('g', { class: 'mark ' + kind });
-      let last = -9;
-      for (const m of row.r.marks) {
-        const px = x(m.at);
-        if (m.kind !== kind || m.at < view[0] || m.at > view[1] || px - last < 1) continue; // nobody sees two in one pixel
-        last = px;
-        g.append(draw('path', { d: glyphs[kind], transform: 'translate(' + px.toFixed(1) + ' ' + (floor + 10) + ')', style: 'fill:inherit' }));
-      }
-      if (g.firstChild) svg.append(g);
-    }
-    if (chosen) for (const e of chosen.evidence) {
-      if (e.at < view[0] || e.at > view[1] || e.node && e.node !== row.r.node || !e.node && !subject(chosen, row)) continue;
-      svg.append(draw('line', { class: 'proof', x1: x(e.at), x2: x(e.at), y1: 0, y2: floor }));
-    }
-    row.chart.replaceChildren(svg);
-    cursor(row);
-  }
-  function label(svg, x, y, text, anchor) {
-    const t = draw('text', { x, y, 'text-anchor': anchor });
-    t.textContent = text;
-    svg.append(t);
-  }
-  // The path of a step line within the view; a filled one ends on the floor.
-  function path(steps, x, y, W, floor) {
-    let d = '', open = false, lastX = 0;
-    const end = () => { if (open && floor !== null) d += 'V' + floor.toFixed(1) + 'Z'; open = false; };
-    for (let i = 0; i < steps.length; i++) {
-      const from = Math.max(steps[i][0], view[0]), to = i + 1 < steps.length ? Math.min(steps[i + 1][0], view[1]) : view[1];
-      if (to < view[0] || from > view[1]) continue;
-      if (steps[i][1] === -2) { end(); continue; }
-      const py = y(steps[i][1]).toFixed(1), px = x(from).toFixed(1);
-      if (!open) d += 'M' + px + ' ' + (floor === null ? py : floor.toFixed(1));
-      if (open || floor !== null) d += 'V' + py;
-      d += 'H' + x(to).toFixed(1);
-      open = true; lastX = to;
-    }
-    end();
-    return d;
-  }
-  function nice(ms) {
-    const power = Math.pow(10, Math.floor(Math.log10(ms)));
-    for (const m of [1, 2, 5]) if (m * power >= ms) return m * power;
-    return 10 * power;
+    const mine = e => e.at >= 0 && (e.node ? e.node === row.r.node : subject(chosen, row));
+    chart.paint(row, view, shadesOf(row.r), chosen ? chosen.evidence.filter(mine).map(e => e.at) : []);
   }
 
   // The view.
@@ -198,12 +105,12 @@
 
   const sight = new IntersectionObserver(changes => {
     for (const c of changes) {
-      const row = rows.find(r => r.chart === c.target);
+      const row = rows.find(r => r.box === c.target);
       row.seen = c.isIntersecting;
-      if (row.seen) paint(row); else { row.svg = null; row.chart.replaceChildren(); }
+      if (row.seen) paint(row); else { row.svg = null; row.box.replaceChildren(); }
     }
   }, { rootMargin: '300px' });
-  for (const row of rows) sight.observe(row.chart);
+  for (const row of rows) sight.observe(row.box);
   let width = 0;
   new ResizeObserver(() => {
     if (at('rows').clientWidth !== width) { width = at('rows').clientWidth; show(...view); }
@@ -267,7 +174,10 @@
       return item;
     }));
     if (v.evidence.length === 0) at('evidence-list').append(make('li', '', 'It names no events.'));
-    jump(v.at, v, v.evidence.length ? v.evidence[0].node : '');
+    const proof = v.evidence.filter(e => e.at >= 0), last = proof.find(e => e.at === v.at);
+    jump(v.at, v, last ? last.node : '');
+    const first = Math.min(...proof.map(e => e.at));
+    if (last && v.at - first <= 60000) show(first - 5000, v.at + 5000); // all of it, where that fits
     at('evidence-title').focus({ preventScroll: true });
     at('evidence').scrollIntoView({ block: 'nearest' });
   }

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"fmt"
+	"math"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants/model"
@@ -35,8 +36,9 @@ func (f *fold) row(p *Page, id model.ID, steps, marks int) Row {
 		lines[name] = &line{steps: []Step{}, most: steps}
 		return lines[name]
 	}
-	csiID := f.counts(of("counts"), id)
-	f.answers(of("answers"), id, &csiID)
+	counts := of("counts")
+	csiID := f.counts(counts, id)
+	f.answers(of("answers"), id, counts.steps, &csiID)
 	f.usable(of("limits"), id, csiID)
 	attached := of("attached volumes")
 	for _, l := range f.use.Levels(id) {
@@ -80,8 +82,8 @@ func (f *fold) counts(l *line, id model.ID) (csiID string) {
 	return csiID
 }
 
-// answers draws what the kubelet was answered, or where only the driver's side was recorded, what the driver said.
-func (f *fold) answers(l *line, id model.ID, csiID *string) {
+// answers draws what the kubelet was answered, or where only the driver's side was recorded, what the driver said. The line ends with the entry.
+func (f *fold) answers(l *line, id model.ID, counts []Step, csiID *string) {
 	calls := f.model.Infos(id)
 	if len(calls) == 0 {
 		calls = f.model.Served(id)
@@ -97,8 +99,21 @@ func (f *fold) answers(l *line, id model.ID, csiID *string) {
 		if value <= 0 {
 			value = Unlimited
 		}
+		counts = l.endBefore(counts, f.ms(c.Done))
 		l.set(f.ms(c.Done), value)
 	}
+	l.endBefore(counts, math.MaxInt64)
+}
+
+// endBefore ends the line wherever counts end before a time, and returns the counts from then on.
+func (l *line) endBefore(counts []Step, at int64) []Step {
+	for len(counts) > 0 && counts[0].At < at {
+		if counts[0].Value == Nothing && len(l.steps) > 0 {
+			l.set(counts[0].At, Nothing)
+		}
+		counts = counts[1:]
+	}
+	return counts
 }
 
 // usable draws the backend's truth, from when the driver is on the node.

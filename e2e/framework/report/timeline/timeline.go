@@ -118,7 +118,7 @@ type Verdict struct {
 	Scope    string  `json:"scope"`
 	Claim    string  `json:"claim"`
 	Detail   string  `json:"detail"`
-	At       int64   `json:"at"` // of the first piece of evidence; -1 where there is none
+	At       int64   `json:"at"` // of the last piece of evidence, which shows what came; -1 where there is none
 	Evidence []Event `json:"evidence"`
 }
 
@@ -164,7 +164,7 @@ func facts(r report.Report) []string {
 
 func summary(r report.Report) string {
 	s := r.Summarise()
-	text := fmt.Sprintf("%d requirements, %d invariants: %d held, %d violated, %d inconclusive; exit code %d",
+	text := fmt.Sprintf("requirements %d, invariants %d: %d held, %d violated, %d inconclusive; exit code %d",
 		s.Requirements, s.Invariants, s.Held, s.Violated, s.Inconclusive, s.ExitCode)
 	return strings.Join(append([]string{text}, r.Doubts...), "; ")
 }
@@ -192,9 +192,7 @@ func (p *Page) verdicts(r report.Report) {
 			one.Status, one.Boundary, one.Subject, one.Scope, one.Detail = string(v.Status), string(v.Boundary), v.Subject, v.Scope, v.Detail
 			one.Evidence = eventsOf(v.Evidence)
 			for _, e := range one.Evidence {
-				if e.At >= 0 && (one.At < 0 || e.At < one.At) {
-					one.At = e.At
-				}
+				one.At = max(one.At, e.At)
 			}
 			p.Verdicts = append(p.Verdicts, one)
 		}

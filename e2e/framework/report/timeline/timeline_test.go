@@ -43,7 +43,7 @@ func TestRows(t *testing.T) {
 	r := p.Rows[0]
 	for name, tc := range map[string]struct{ got, want []Step }{
 		"usable":   {r.Usable, []Step{{0, 5}, {5000, Nothing}}},
-		"answer":   {r.Answer, []Step{{1010, 5}, {3010, Unlimited}}},
+		"answer":   {r.Answer, []Step{{1010, 5}, {3010, Unlimited}, {4000, Nothing}}},
 		"count":    {r.Count, []Step{{1500, 5}, {3500, Unlimited}, {4000, Nothing}}},
 		"attached": {r.Attached, []Step{{6000, 0}, {7000, 1}, {8000, 0}}},
 	} {
@@ -92,7 +92,7 @@ func TestShadesAndVerdicts(t *testing.T) {
 		t.Errorf("want %v, got %v", want, names)
 	}
 	v := p.Verdicts[1]
-	if len(v.Evidence) != 2 || v.At != v.Evidence[0].At || v.At < 60000 || v.Evidence[0].Node != "p1-1-n1" || !strings.Contains(v.Evidence[0].Text, "quota") {
+	if len(v.Evidence) != 2 || v.At != v.Evidence[1].At || v.At < 60000 || v.Evidence[0].Node != "p1-1-n1" || !strings.Contains(v.Evidence[0].Text, "quota") {
 		t.Errorf("want evidence with times and nodes, got %+v", v)
 	}
 	if len(p.Specs) != 1 || p.Specs[0].Scope != "p1-1" || p.Specs[0].To != 120000 || len(p.Signals) < 6 {
