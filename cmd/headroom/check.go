@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -25,6 +24,7 @@ A run directory holds
   history.jsonl  the events merged behind the header; where it is missing, check merges events/ first
   report.yaml    the report, for programs; check takes over the environment problems in it, which no history tells
   junit.xml      the report, for CI systems
+  evidence/      for each violation, the events around it and part of the logs
   logs/          what the components wrote
   kubeconfig     only while the run is going on
 
@@ -38,6 +38,7 @@ A violation outranks 3 and 4; 3 outranks 4.`,
 		Example: `  headroom check runs/20260729-101530
   headroom check runs/20260729-101530 -o json | jq '.invariants[] | select(.status != "Held")'
   headroom check runs/20260729-101530 --write`,
+		ValidArgsFunction: runDirectory,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
 				return usageError{fmt.Errorf("%s: %w; name the directory that the run printed at its end", cmd.CommandPath(), err)}
@@ -45,14 +46,14 @@ A violation outranks 3 and 4; 3 outranks 4.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if output != "table" && output != "json" {
-				return usageError{fmt.Errorf("%s: --output: want table or json, got %q", cmd.CommandPath(), output)}
+			if err := knownOutput(cmd, output); err != nil {
+				return err
 			}
 			return checkRun(cmd.OutOrStdout(), cmd.ErrOrStderr(), args[0], output, write)
 		},
 	}
-	cmd.Flags().StringVarP(&output, "output", "o", "table", "what to print: table or json")
-	cmd.Flags().BoolVar(&write, "write", false, "write report.yaml and junit.xml to RUN-DIR, and history.jsonl where it had to be merged")
+	outputFlag(cmd, &output)
+	cmd.Flags().BoolVar(&write, "write", false, "write report.yaml, junit.xml and evidence/ to RUN-DIR, and history.jsonl where it had to be merged")
 	return cmd
 }
 
@@ -72,13 +73,13 @@ func checkRun(out, notes io.Writer, dir, output string, write bool) (err error) 
 			return checkError(err)
 		}
 	}
-	if err := checkPrint(out, r, dir, output); err != nil {
+	if err := printReport(out, r, dir, output); err != nil {
 		return checkError(err)
 	}
 	code := report.ExitCode(r)
 	if write {
 		// A violation that cannot be written is still a violation.
-		if err := report.Write(dir, r); err != nil && code != report.ExitViolated {
+		if err := errors.Join(report.Write(dir, r), report.WriteEvidence(dir, r, run.Events())); err != nil && code != report.ExitViolated {
 			return checkError(err)
 		} else if err != nil {
 			return exitError{code: code, error: errors.Join(checkVerdict(r), err)}
@@ -88,15 +89,6 @@ func checkRun(out, notes io.Writer, dir, output string, write bool) (err error) 
 		return exitError{code: code, error: checkVerdict(r)}
 	}
 	return nil
-}
-
-func checkPrint(out io.Writer, r report.Report, dir, output string) error {
-	if output == "json" {
-		enc := json.NewEncoder(out)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
-	}
-	return report.Table(out, r, report.Options{Colour: report.Colour(out), Dir: dir})
 }
 
 // checkVerdict says in one line why the exit code is not 0.

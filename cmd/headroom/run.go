@@ -35,14 +35,6 @@ func init() {
 // interruptLimit is how long interrupted specs may take to put their benches away.
 const interruptLimit = 60 * time.Second
 
-// selection says which specs to run.
-type selection struct {
-	focus, labels string
-	specs         []string // the ids that both choose
-	procs         int
-	keep          bool
-}
-
 func runCommand() *cobra.Command {
 	var o run.Options
 	var sel selection
@@ -54,9 +46,18 @@ func runCommand() *cobra.Command {
 			if sel.procs < 1 || sel.procs > 32 {
 				return usageError{fmt.Errorf("--procs %d: want 1 to 32", sel.procs)}
 			}
-			var err error
-			if sel.specs, err = suite.Select(sel.focus, sel.labels); err != nil {
-				return usageError{err}
+			if sel.deadline < 0 || sel.deadline == 0 && cmd.Flags().Changed("deadline") {
+				return usageError{fmt.Errorf("--deadline %s: want more than 0s, such as 10m", sel.deadline)}
+			}
+			if err := knownOutput(cmd, sel.output); err != nil {
+				return err
+			}
+			if err := sel.choose(cmd, &o); err != nil {
+				return err
+			}
+			sel.begun = time.Now()
+			if o.Provider == "kind" && !cmd.Flags().Changed("procs") {
+				sel.procs = 1 // there are few nodes: specs would only wait for each other
 			}
 			o.Out = cmd.ErrOrStderr()
 			return runSpecs(cmd, o, sel)
@@ -65,9 +66,15 @@ func runCommand() *cobra.Command {
 	runFlags(cmd, &o)
 	f := cmd.Flags()
 	f.StringVar(&sel.focus, "focus", "", "run only specs whose id matches the regular expression")
-	f.StringVar(&sel.labels, "label-filter", "", "run only specs whose labels match, such as '!slow' or 'smoke'")
-	f.IntVar(&sel.procs, "procs", 4, "parallel spec processes")
+	f.StringVar(&sel.labels, "label-filter", "", "run only specs whose labels match, such as '!slow' or 'smoke'; 'long' ones run only where the filter names that label")
+	f.IntVar(&sel.procs, "procs", 4, "parallel spec processes; 1 with --provider kind unless given")
 	f.BoolVar(&sel.keep, "keep", false, "keep the cluster, and the benches of failed specs, until Ctrl-C")
+	f.StringVar(&sel.rerun, "rerun-failed", "", "run only specs that failed, stayed open or saw a violation in an earlier run, given by its directory")
+	f.DurationVar(&sel.deadline, "deadline", 0, "report after this time, counted from the command's start: specs not begun by then are inconclusive (default none)")
+	outputFlag(cmd, &sel.output)
+	completeWith(cmd, "focus", completeSpecs)
+	complete(cmd, "label-filter", labels()...)
+	completeWith(cmd, "rerun-failed", runDirectory)
 	return cmd
 }
 
@@ -82,7 +89,12 @@ func runSpecs(cmd *cobra.Command, o run.Options, sel selection) error {
 		return errors.Join(err, s.End(context.WithoutCancel(ctx)))
 	}
 	defer release()
-	if err = execute(cmd, s, sel); err == nil {
+	err = execute(cmd, s, sel)
+	switch {
+	case err != nil:
+	case sel.late():
+		err = s.NotBegun(sel.requirements(), fmt.Sprintf("before the deadline of %s", sel.deadline))
+	default:
 		err = s.Complete(sel.procs, sel.specs)
 	}
 	s.Problem("run the specs", err)
@@ -98,7 +110,7 @@ func runSpecs(cmd *cobra.Command, o run.Options, sel selection) error {
 		return err
 	}
 	out := cmd.OutOrStdout()
-	if err := report.Table(out, r, report.Options{Dir: s.Dir, Colour: report.Colour(out)}); err != nil {
+	if err := printReport(out, r, s.Dir, sel.output); err != nil {
 		return cluster.Environment("print the report", err)
 	}
 	if code := report.ExitCode(r); code != 0 {
@@ -111,6 +123,9 @@ func runSpecs(cmd *cobra.Command, o run.Options, sel selection) error {
 // here: it is in the history.
 func execute(cmd *cobra.Command, s *run.Session, sel selection) error {
 	ctx := cmd.Context()
+	if sel.late() { // the cluster took all the time there was
+		return nil
+	}
 	link := filepath.Join(s.Dir, ".headroom.test") // Ginkgo takes a file of this kind of name for a compiled suite
 	self, err := os.Executable()
 	if err != nil {
@@ -137,14 +152,18 @@ func execute(cmd *cobra.Command, s *run.Session, sel selection) error {
 	follow, stop := context.WithCancel(context.WithoutCancel(ctx))
 	followed := make(chan error, 1)
 	go func() { followed <- report.Follow(follow, filepath.Join(s.Dir, "events"), cmd.ErrOrStderr()) }()
-	err = supervise(ctx, s, ginkgo)
+	var deadline <-chan time.Time // for ever
+	if sel.deadline > 0 {
+		deadline = time.After(time.Until(sel.begun.Add(sel.deadline)))
+	}
+	err = supervise(ctx, s, ginkgo, deadline)
 	stop()
 	return errors.Join(err, <-followed)
 }
 
-// supervise waits for the spec processes. They are interrupted with the run, and killed when the cluster is gone or one of them died: the others
-// would go on beside what it left, and the run could not be conclusive any more.
-func supervise(ctx context.Context, s *run.Session, ginkgo *exec.Cmd) error {
+// supervise waits for the spec processes. They are interrupted with the run and at the deadline, and killed when the cluster is gone or one of them
+// died: the others would go on beside what it left, and the run could not be conclusive any more.
+func supervise(ctx context.Context, s *run.Session, ginkgo *exec.Cmd, deadline <-chan time.Time) error {
 	if err := ginkgo.Start(); err != nil {
 		return err
 	}
@@ -175,15 +194,22 @@ func supervise(ctx context.Context, s *run.Session, ginkgo *exec.Cmd) error {
 			return errors.Join(cause, err, ignoreKill(<-done))
 		case <-ctx.Done():
 			cause = errors.New("interrupted")
-			_ = syscall.Kill(group, syscall.SIGINT) // gone already is as good
 			ctx = context.Background()
-			time.AfterFunc(interruptLimit, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
+			interrupt(group)
+		case <-deadline:
+			interrupt(group)
 		case <-s.Done():
 			cause = errors.New("the cluster ended by itself while specs ran; see logs/cell.log")
 			_ = syscall.Kill(group, syscall.SIGKILL)
 			return errors.Join(cause, ignoreKill(<-done))
 		}
 	}
+}
+
+// interrupt lets the spec processes put their benches away, for a while.
+func interrupt(group int) {
+	_ = syscall.Kill(group, syscall.SIGINT) // gone already is as good
+	time.AfterFunc(interruptLimit, func() { _ = syscall.Kill(group, syscall.SIGKILL) })
 }
 
 // ignoreKill drops what the end of a killed program says.

@@ -45,7 +45,7 @@ func onNode(b *history.Pod)    { b.NodeName = testNode }
 func runs(b *history.Pod)      { b.NodeName, b.PodPhase = testNode, "Running" }
 func succeeded(b *history.Pod) { b.NodeName, b.PodPhase = testNode, "Succeeded" }
 func gone(b *history.Pod)      { b.NodeName, b.Type = testNode, "DELETED" }
-func rejected(b *history.Pod)  { b.NodeName, b.PodPhase, b.Reason = testNode, "Failed", limitExceeded }
+func overLimit(b *history.Pod) { b.NodeName, b.PodPhase, b.Reason = testNode, "Failed", limitExceeded }
 func says(reason string) func(*history.Pod) {
 	return func(b *history.Pod) { b.Unschedulable = "0/1 nodes are available: 1 node(s) " + reason + "." }
 }
@@ -103,5 +103,5 @@ func (s *script) unpublishes(at float64, i int, code uint32) {
 
 // flushes writes a reading of the scheduler's counter.
 func (s *script) flushes(at, value float64) {
-	s.add(at, history.Event{Source: "metric/kube-scheduler", Key: history.MetricFlushed}, history.Metric{Value: value})
+	s.add(at, history.Event{Source: "metric/kube-scheduler", Key: "kube-scheduler"}, history.Metric{Name: history.MetricFlushed, Value: value})
 }

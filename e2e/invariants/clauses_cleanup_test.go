@@ -140,9 +140,9 @@ func TestNoCollateral(t *testing.T) {
 			s.podState(1, 0, runs)
 			s.component(5, "kubelet@n1", "stopped")
 			s.component(6, "kubelet@n1", "started")
-			s.podState(9, 0, rejected)
+			s.podState(9, 0, overLimit)
 		}, ""},
-		{"rejected before it ran", func(s *script) { s.podState(1, 0, onNode); s.podState(9, 0, rejected) }, ""},
+		{"rejected before it ran", func(s *script) { s.podState(1, 0, onNode); s.podState(9, 0, overLimit) }, ""},
 	})
 }
 

@@ -223,7 +223,7 @@ func TestNoFlushNeededIsNotJudged(t *testing.T) {
 			blocked(s)
 			s.counted(20, 3)
 			s.podState(22, 2, onNode)
-			s.add(60, history.Event{Source: "metric/kube-scheduler", Key: history.MetricFlushed}, history.Metric{Absent: true})
+			s.add(60, history.Event{Source: "metric/kube-scheduler", Key: "kube-scheduler"}, history.Metric{Name: history.MetricFlushed, Absent: true})
 		}, ""},
 		{"the scheduler was started anew", func(s *script) {
 			blocked(s)

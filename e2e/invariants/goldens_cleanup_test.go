@@ -12,7 +12,7 @@ func refusedThere(s *script) {
 	s.bench(3, 4, 0)
 	s.podState(5, 2, onNode)
 	s.attachment(5.5, 2, func(b *history.VolumeAttachment) { b.Attached = false })
-	s.podState(150, 2, rejected)
+	s.podState(150, 2, overLimit)
 }
 
 // heldByBackend has p0 run with its volume attached in the backend too.
@@ -121,7 +121,7 @@ var cleanupGoldens = []golden{
 	{"no-collateral", "violated-rejected-while-running", func(s *script) {
 		s.podState(1, 0, runs)
 		s.quota(5, 2, 0)
-		s.podState(9, 0, rejected)
+		s.podState(9, 0, overLimit)
 		s.beat(30, 0)
 	}},
 	{"no-collateral", "violated-preempted", func(s *script) {

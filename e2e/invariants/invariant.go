@@ -34,8 +34,8 @@ type Invariant struct {
 	// Source is the document or code that the claim comes from.
 	Source   string
 	Boundary history.Boundary
-	// Also are further boundaries that a verdict may name, where the claim is on several.
-	Also []history.Boundary
+	// Others are further parts that may be to blame, as a verdict's own boundary then says.
+	Others []history.Boundary
 	// Needs are sources, or prefixes ending in "/", that must have no gap: with one, what would be Held becomes Inconclusive.
 	Needs []string
 	// KnownUpstream lists what released Kubernetes does not meet.

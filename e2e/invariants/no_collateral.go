@@ -16,7 +16,7 @@ var noCollateral = Invariant{
 		"what a driver reports for a node does not change because of a quota change or fault that names other nodes",
 	Source:   "KEP-4876: admission and refresh concern pods that wait; CSI spec NodeGetInfo is about one node",
 	Boundary: history.Kubelet,
-	Also:     []history.Boundary{history.Scheduler, history.Driver},
+	Others:   []history.Boundary{history.Scheduler, history.Driver},
 	Needs:    []string{history.PrefixAPI + "pods", history.PrefixCSI, history.SourceBackend},
 	New: func(p Params) Checker {
 		return newChecker(p, &bystanders{running: map[string]*bystander{}, quiet: tally{}})

@@ -38,7 +38,7 @@ type rise struct {
 
 func (r *flushed) observe(_ *model.Model, s model.Step) {
 	b, ok := s.Body.(*history.Metric)
-	if !ok || s.Key != history.MetricFlushed || s.Source != history.PrefixMetric+"kube-scheduler" {
+	if !ok || b.Name != history.MetricFlushed || s.Source != history.PrefixMetric+"kube-scheduler" {
 		return
 	}
 	now := model.Stamp{At: s.At, Ref: s.Ref()}

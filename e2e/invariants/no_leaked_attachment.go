@@ -15,7 +15,7 @@ var noLeakedAttachment = Invariant{
 		"outlives the VolumeAttachment by no more; rejected pods are rejection-cleans-up's",
 	Source:   "pkg/controller/volume/attachdetach; external-attacher, which removes its finalizer after the unpublish",
 	Boundary: history.ControllerManager,
-	Also:     []history.Boundary{history.Attacher, history.Driver},
+	Others:   []history.Boundary{history.Attacher, history.Driver},
 	Needs: []string{
 		history.PrefixAPI + "pods", history.PrefixAPI + "volumeattachments", history.PrefixAPI + "persistentvolumeclaims",
 		history.PrefixAPI + "persistentvolumes", history.PrefixCSI + "controller/", history.SourceBackend,

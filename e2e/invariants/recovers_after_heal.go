@@ -17,7 +17,7 @@ var recoversAfterHeal = Invariant{
 		"backend does not refuse runs within 2 periods + 60 s + slack + the fault's length, by which the attacher may have backed off, 5 min at most",
 	Source:   "KEP-4876, periodic updates; external-attacher --retry-interval-max 5m",
 	Boundary: history.Driver,
-	Also:     []history.Boundary{history.Kubelet, history.Attacher},
+	Others:   []history.Boundary{history.Kubelet, history.Attacher},
 	Needs: []string{
 		history.PrefixCSI, history.SourceBackend, history.PrefixAPI + "csinodes", history.PrefixAPI + "csidrivers", history.PrefixAPI + "pods",
 		history.PrefixAPI + "volumeattachments",

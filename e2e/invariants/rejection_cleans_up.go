@@ -14,7 +14,7 @@ var rejectionCleansUp = Invariant{
 		"and the unpublish of a volume that was never attached is answered OK",
 	Source:   "pkg/controller/volume/attachdetach, which lets go of the volumes of ended pods; CSI spec ControllerUnpublishVolume: idempotent",
 	Boundary: history.ControllerManager,
-	Also:     []history.Boundary{history.Attacher, history.Driver},
+	Others:   []history.Boundary{history.Attacher, history.Driver},
 	Needs: []string{
 		history.PrefixAPI + "pods", history.PrefixAPI + "volumeattachments", history.PrefixAPI + "persistentvolumeclaims",
 		history.PrefixCSI + "controller/", history.SourceBackend,

@@ -16,6 +16,15 @@ type Object struct {
 type CSINode struct {
 	Object
 	Drivers []CSINodeDriver `json:"drivers,omitempty"`
+	// Owners are its ownerReferences; nil where the history does not keep them, which an empty list does.
+	Owners []Owner `json:"owners,omitzero"`
+}
+
+// Owner is one ownerReference.
+type Owner struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	UID  string `json:"uid"`
 }
 
 // CSINodeDriver is one entry of CSINode.spec.drivers.
@@ -103,11 +112,14 @@ type VolumeAttachment struct {
 type KubeEvent struct {
 	Object
 	Kind      string `json:"kind"` // of the involved object
-	Name      string `json:"name"` // namespace/name of the involved object
+	Name      string `json:"name"` // namespace/name of the involved object, whose UID is NameUID
+	NameUID   string `json:"nameUID,omitempty"`
 	EventType string `json:"eventType,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	Message   string `json:"message,omitempty"`
 	Component string `json:"component,omitempty"`
+	// Count is how often it happened, as its writer counts; 0 where it does not say.
+	Count int32 `json:"count,omitempty"`
 }
 
 // Audit is the body of audit events: one invoke (RequestReceived) and one completion (ResponseComplete) per write to storage.k8s.io. Key is

@@ -1,10 +1,9 @@
 package observe
 
 import (
+	"bytes"
 	"context"
 	"fmt"
-	"strconv"
-	"strings"
 	"time"
 
 	"headroom/e2e/framework/history"
@@ -28,7 +27,7 @@ func metrics(
 	if err != nil {
 		return fmt.Errorf("metrics of %s: %w", component, err)
 	}
-	s := scraper{read: read, out: out, names: names, last: map[string]history.Metric{}}
+	s := scraper{read: read, out: out, component: component, names: names, last: map[string]history.Metric{}}
 	for {
 		s.scrape(ctx, false)
 		select {
@@ -42,10 +41,11 @@ func metrics(
 
 // scraper remembers what it wrote last.
 type scraper struct {
-	read  func(context.Context) ([]byte, error)
-	out   *history.Writer
-	names []string
-	last  map[string]history.Metric
+	read      func(context.Context) ([]byte, error)
+	out       *history.Writer
+	component string
+	names     []string
+	last      map[string]history.Metric // by name
 }
 
 // scrape writes what differs from the last reading; all of it when it is the final one.
@@ -57,37 +57,19 @@ func (s *scraper) scrape(ctx context.Context, final bool) {
 		return // cut short; the final reading follows
 	}
 	for _, name := range s.names {
-		phase, now := history.Observed, history.Metric{}
-		if err != nil {
-			phase, now.Error = history.Fail, err.Error()
-		} else {
-			value, ok := sum(string(text), name)
-			now.Value, now.Absent = value, !ok
+		phase, now := history.Observed, history.Metric{Name: name}
+		failed, shown := err, false
+		if failed == nil {
+			now.Value, shown, failed = counter(bytes.NewReader(text), name, nil)
+		}
+		if now.Absent = failed == nil && !shown; failed != nil {
+			phase, now.Error = history.Fail, failed.Error()
 		}
 		last, seen := s.last[name]
-		if s.last[name] = now; seen && !final && (last == now || last.Error != "" && now.Error != "") {
+		same := last.Value == now.Value && last.Absent == now.Absent && (last.Error == "") == (now.Error == "")
+		if s.last[name] = now; seen && !final && same {
 			continue
 		}
-		s.out.Write(history.Event{Phase: phase, Key: name, Body: history.Encode(now)})
+		s.out.Write(history.Event{Phase: phase, Key: s.component, Body: history.Encode(now)})
 	}
-}
-
-// sum adds up the samples of a metric in Prometheus' text format; false when there is none.
-func sum(text, name string) (total float64, found bool) {
-	for line := range strings.Lines(text) {
-		rest, ok := strings.CutPrefix(line, name)
-		if !ok {
-			continue
-		}
-		if strings.HasPrefix(rest, "{") {
-			_, rest, _ = strings.Cut(rest, "} ") // label values may hold braces, but not of these metrics
-		} else if !strings.HasPrefix(rest, " ") {
-			continue // a longer name
-		}
-		value, _, _ := strings.Cut(strings.TrimSpace(rest), " ")
-		if v, err := strconv.ParseFloat(value, 64); err == nil {
-			total, found = total+v, true
-		}
-	}
-	return total, found
 }

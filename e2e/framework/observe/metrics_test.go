@@ -12,19 +12,6 @@ import (
 	"headroom/e2e/framework/history"
 )
 
-func TestSum(t *testing.T) {
-	const text = "# HELP a_total of a\n# TYPE a_total counter\na_total 3\na_total_more 9\nb{x=\"1\"} 1.5\nb{x=\"2\",y=\"z\"} 2 1700000000\nbad many\n"
-	for name, want := range map[string]float64{"a_total": 3, "b": 3.5, "a": -1, "bad": -1, "none": -1} {
-		got, ok := sum(text, name)
-		if !ok {
-			got = -1
-		}
-		if got != want {
-			t.Errorf("%s: want %v (-1: absent), got %v", name, want, got)
-		}
-	}
-}
-
 func TestMetricsWritesWhatChanges(t *testing.T) {
 	g := NewWithT(t)
 	dir, ticks := t.TempDir(), make(chan time.Time)
@@ -50,7 +37,9 @@ func TestMetricsWritesWhatChanges(t *testing.T) {
 	for _, e := range readSource(t, dir, history.PrefixMetric+"kube-scheduler") {
 		var m history.Metric
 		g.Expect(e.Decode(&m)).To(Succeed())
-		g.Expect(e.Key).To(Equal("m"))
+		g.Expect(e.Key).To(Equal("kube-scheduler"))
+		g.Expect(m.Name).To(Equal("m"))
+		m.Name = ""
 		g.Expect(e.Phase == history.Fail).To(Equal(m.Error != ""))
 		got = append(got, m)
 	}

@@ -73,7 +73,11 @@ func object(t watch.EventType, obj metav1.Object) history.Object {
 }
 
 func csiNode(n *storagev1.CSINode, o history.Object) (string, any) {
-	return n.Name, history.CSINode{Object: o, Drivers: csiNodeDrivers(n.Spec.Drivers)}
+	owners := []history.Owner{}
+	for _, r := range n.OwnerReferences {
+		owners = append(owners, history.Owner{Kind: r.Kind, Name: r.Name, UID: string(r.UID)})
+	}
+	return n.Name, history.CSINode{Object: o, Drivers: csiNodeDrivers(n.Spec.Drivers), Owners: owners}
 }
 
 func csiNodeDrivers(drivers []storagev1.CSINodeDriver) []history.CSINodeDriver {
@@ -162,7 +166,7 @@ func attachment(a *storagev1.VolumeAttachment, o history.Object) (string, any) {
 func kubeEvent(e *corev1.Event, o history.Object) (string, any) {
 	body := history.KubeEvent{
 		Object: o, Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name, EventType: e.Type, Reason: e.Reason, Message: e.Message,
-		Component: e.ReportingController,
+		Component: e.ReportingController, NameUID: string(e.InvolvedObject.UID), Count: e.Count,
 	}
 	if e.InvolvedObject.Namespace != "" {
 		body.Name = e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name

@@ -26,7 +26,9 @@ func TestBodies(t *testing.T) {
 	}{
 		{"csinode", "csinodes", `"spec":{"drivers":[{"name":"d","nodeID":"i","topologyKeys":["z"],"allocatable":{"count":0}},
 			{"name":"e","nodeID":"i","topologyKeys":null}]}`,
-			&storagev1.CSINode{}, "x", `"drivers":[{"name":"d","nodeID":"i","count":0,"topologyKeys":["z"]},{"name":"e","nodeID":"i"}]`},
+			&storagev1.CSINode{}, "x", `"drivers":[{"name":"d","nodeID":"i","count":0,"topologyKeys":["z"]},{"name":"e","nodeID":"i"}],"owners":[]`},
+		{"owned csinode", "csinodes", `"spec":{"drivers":[]}`, &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Node", Name: "x", UID: "n"}}}}, "x", `"owners":[{"kind":"Node","name":"x","uid":"n"}]`},
 		{"csidriver", "csidrivers", `"spec":{"nodeAllocatableUpdatePeriodSeconds":60}`, &storagev1.CSIDriver{}, "", `"periodSeconds":60`},
 		{"node", "nodes", `"status":{"nodeInfo":{"kubeletVersion":"v1.36.3"},"conditions":[
 			{"type":"Ready","status":"True"},{"type":"DiskPressure","status":"False"}]}`,
@@ -53,9 +55,9 @@ func TestBodies(t *testing.T) {
 		{"attachment", "volumeattachments", `"spec":{"attacher":"d","nodeName":"n1","source":{"persistentVolumeName":"v"}},"status":{"attached":false,
 			"attachError":{"message":"full","errorCode":8},"detachError":{"message":"no"}}`, &storagev1.VolumeAttachment{}, "n1",
 			`"attacher":"d","nodeName":"n1","pvName":"v","attached":false,"attachCode":8,"attachError":"full","detachError":"no"`},
-		{"event of a kubelet", "events", `"involvedObject":{"kind":"Pod","namespace":"ns","name":"p"},"type":"Warning","reason":"R","message":"m",
-			"source":{"component":"kubelet","host":"n1"}`, &corev1.Event{}, "n1",
-			`"kind":"Pod","name":"ns/p","eventType":"Warning","reason":"R","message":"m","component":"kubelet"`},
+		{"event of a kubelet", "events", `"involvedObject":{"kind":"Pod","namespace":"ns","name":"p","uid":"pu"},"type":"Warning","reason":"R","message":"m",
+			"count":2,"source":{"component":"kubelet","host":"n1"}`, &corev1.Event{}, "n1",
+			`"kind":"Pod","name":"ns/p","nameUID":"pu","eventType":"Warning","reason":"R","message":"m","component":"kubelet","count":2`},
 		{"event of a node", "events", `"involvedObject":{"kind":"Node","name":"n2"},"reason":"R","reportingComponent":"c"`, &corev1.Event{}, "n2",
 			`"kind":"Node","name":"n2","reason":"R","component":"c"`},
 	} {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/report/signals"
 	"headroom/e2e/invariants"
 )
 
@@ -34,10 +35,12 @@ type Input struct {
 // Build makes the report in one pass over the events. It keeps only the events that verdicts name and the last few of each running spec.
 func Build(in Input) Report {
 	b := builder{
+		scopes:   newScopes(),
 		specs:    newSpecs(),
 		evidence: newEvidence(in.Judged),
 		harness:  newHarness(in.Header),
 		versions: newRunning(in.Header.Versions),
+		signals:  signals.New(in.Header),
 	}
 	var damage error
 	for e, err := range in.Events {
@@ -54,6 +57,7 @@ func Build(in Input) Report {
 		Elapsed:      round(b.last - b.clock.start),
 		Requirements: b.specs.finish(b.last, &b.clock),
 		Environment:  dedupe(append(slices.Clone(in.Environment), b.environment...)),
+		Signals:      b.signals.Finish(),
 		Harness:      b.harness.out,
 	}
 	if !b.wall.IsZero() {
@@ -62,6 +66,7 @@ func Build(in Input) Report {
 	for _, j := range in.Judged {
 		r.Invariants = append(r.Invariants, b.row(j, damage != nil))
 	}
+	b.expectations.judge(&r)
 	if damage != nil {
 		r.Doubts = append(r.Doubts, fmt.Sprintf("the history is damaged: %v", damage))
 	}
@@ -89,11 +94,15 @@ type builder struct {
 	clock       clock
 	last        time.Duration
 	wall        time.Time // at clock.start
+	scopes      scopes
 	specs       *specs
 	evidence    *evidence
 	harness     *harness
 	versions    running
+	signals     *signals.Collector
 	environment []EnvironmentProblem
+	// expectations are those of the scenarios that were played.
+	expectations expectations
 }
 
 func (b *builder) observe(e history.Event) {
@@ -101,12 +110,15 @@ func (b *builder) observe(e history.Event) {
 		b.clock = clock{start: e.At, started: true}
 	}
 	b.last = max(b.last, e.At)
+	b.scopes.observe(e)
 	b.evidence.observe(e, &b.clock)
-	b.specs.observe(e, &b.clock)
+	b.specs.observe(e, b.scopes.of(e), &b.clock)
 	if wall := b.harness.observe(e, &b.clock); b.wall.IsZero() && !wall.IsZero() {
 		b.wall = wall.Add(b.clock.start - e.At)
 	}
 	b.versions.observe(e)
+	b.signals.Observe(e)
+	b.expectations.observe(e)
 	if e.Source == history.SourceFault {
 		b.fault(e)
 	}

@@ -36,9 +36,25 @@ func (t *table) field(name, text string) {
 	}
 }
 
+// signals prints the figures of the run; report.yaml has them by node and writer.
+func (t *table) signals(r Report) {
+	if r.Signals.HistorySeconds == 0 {
+		return
+	}
+	const indent = 17
+	for _, l := range r.Signals.Lines() {
+		name := l.Name
+		for _, line := range wrap(l.Text, lineWidth-indent) {
+			t.line("%s%s", pad(name, indent), line)
+			name = ""
+		}
+	}
+	t.line("")
+}
+
 // details prints what is wrong or open, the worst first.
 func (t *table) details(r Report) {
-	for _, s := range []Status{Violated, Inconclusive, KnownUpstream} {
+	for _, s := range []Status{Violated, Inconclusive, Expected, KnownUpstream} {
 		for _, q := range r.Requirements {
 			if shownUnder(q.Status) == s {
 				t.requirement(q)
@@ -68,7 +84,7 @@ func (t *table) details(r Report) {
 // shownUnder is the heading that a status comes under: what is no status fails, so it comes under violated.
 func shownUnder(s Status) Status {
 	switch s {
-	case Held, Inconclusive, KnownUpstream, NotJudged, Skipped:
+	case Held, Inconclusive, Expected, KnownUpstream, NotJudged, Skipped:
 		return s
 	}
 	return Violated
@@ -123,8 +139,8 @@ func (t *table) invariant(i InvariantResult, s Status) {
 
 func (t *table) verdict(v Verdict, shown history.Boundary) {
 	subject := cmp.Or(v.Subject, "-")
-	if v.Scope != "" {
-		subject += "   spec " + v.Scope
+	if spec := cmp.Or(v.Spec, v.Scope); spec != "" {
+		subject += "   spec " + spec
 	}
 	if v.Boundary != shown {
 		subject += fmt.Sprintf("   boundary %s", v.Boundary)

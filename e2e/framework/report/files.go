@@ -14,6 +14,8 @@ const (
 	FileHistory = "history.jsonl" // the events merged behind the header
 	FileReport  = "report.yaml"
 	FileJUnit   = "junit.xml"
+	// FileTimeline is where headroom report writes its page unless told otherwise.
+	FileTimeline = "timeline.html"
 	// FileKubeconfig exists only while the cluster does.
 	FileKubeconfig = "kubeconfig"
 )
@@ -28,11 +30,11 @@ func Write(dir string, r Report) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(writeFile(filepath.Join(dir, FileReport), text), writeFile(filepath.Join(dir, FileJUnit), junit))
+	return errors.Join(WriteFile(filepath.Join(dir, FileReport), text), WriteFile(filepath.Join(dir, FileJUnit), junit))
 }
 
-// writeFile writes beside the file's place and renames, so that a reader never meets half a file.
-func writeFile(path string, b []byte) (err error) {
+// WriteFile writes beside the file's place and renames, so that a reader never meets half a file.
+func WriteFile(path string, b []byte) (err error) {
 	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return fmt.Errorf("write %s: %w", path, err)

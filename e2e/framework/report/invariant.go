@@ -23,10 +23,12 @@ func (b *builder) row(j Judged, damaged bool) InvariantResult {
 		row.Known = append(row.Known, Known{Versions: k.Versions, Source: k.Source, Scenario: k.Scenario})
 	}
 	for _, v := range j.Verdicts {
+		evidence := b.evidence.of(v)
+		scope := b.scopes.verdict(v, evidence)
 		out := Verdict{
-			Status: Status(v.Status), Boundary: cmp.Or(v.Boundary, inv.Boundary), Subject: v.Subject, Scope: v.Scope, Detail: v.Detail,
+			Status: Status(v.Status), Boundary: cmp.Or(v.Boundary, inv.Boundary), Subject: v.Subject, Scope: scope, Spec: b.specs.of(scope), Detail: v.Detail,
 			Judged: v.Judged, Samples: v.Samples, Worst: Duration(v.Worst),
-			Evidence: b.evidence.of(v), More: max(0, len(v.Evidence)-maxEvidence),
+			Evidence: evidence, More: max(0, len(v.Evidence)-maxEvidence),
 		}
 		out.classify(inv, bearing(known, v), refusal, damaged)
 		row.Verdicts = append(row.Verdicts, out)
@@ -51,7 +53,7 @@ func (v *Verdict) classify(inv invariants.Invariant, known []invariants.Known, r
 			return
 		}
 		for _, k := range known {
-			if shows(k, v.Scope) {
+			if shows(k, v.Scope) || shows(k, v.Spec) {
 				v.Status, v.Boundary = Violated, history.Harness
 				v.Detail = fmt.Sprintf("want the known defect of %s (%s) to show in %q, got none: it is fixed; narrow the invariant's version range",
 					inv.Boundary, k.Versions, k.Scenario)
@@ -94,7 +96,7 @@ func joinDetail(detail, more string) string {
 
 // aggregate is the worst status of the verdicts and the first detail given with it.
 func aggregate(verdicts []Verdict) (Status, string) {
-	for _, s := range []Status{Violated, Inconclusive, KnownUpstream, Held} {
+	for _, s := range []Status{Violated, Inconclusive, Expected, KnownUpstream, Held} {
 		if i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Status == s }); i >= 0 {
 			if s == Held {
 				return s, joinDetail(figures(verdicts), verdicts[i].Detail)

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"cmp"
 	"encoding/xml"
 	"fmt"
 	"strings"
@@ -69,6 +70,8 @@ func (r Report) JUnit() ([]byte, error) {
 		switch i.Status {
 		case NotJudged:
 			invariants.property("not-judged/"+i.Name, i.Detail)
+		case Expected:
+			invariants.property("as-expected/"+i.Name, i.Detail)
 		case KnownUpstream:
 			invariants.property("known-upstream/"+i.Name, i.Detail)
 		default:
@@ -146,7 +149,7 @@ func (i InvariantResult) text() string {
 		if v.Status == Held {
 			continue
 		}
-		fmt.Fprintf(&b, "\n%s: %s (%s): %s", v.Status, orNone(v.Subject), orNone(v.Scope), v.Detail)
+		fmt.Fprintf(&b, "\n%s: %s (%s): %s", v.Status, orNone(v.Subject), orNone(cmp.Or(v.Spec, v.Scope)), v.Detail)
 		for _, e := range v.Evidence {
 			b.WriteString("\n  " + e.line())
 		}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/report/signals"
 	"headroom/e2e/invariants"
 )
 
@@ -29,6 +30,8 @@ const (
 	Inconclusive = Status(invariants.Inconclusive)
 	// KnownUpstream is a violation that the invariant declares for the versions that ran. It is reported apart and fails no run.
 	KnownUpstream Status = "KnownUpstream"
+	// Expected is a violation that a scenario was played to show. It fails no run.
+	Expected Status = "Expected"
 	// NotJudged says that the history never put an invariant to the test. It fails no run by itself, and is no pass.
 	NotJudged Status = "NotJudged"
 	// Skipped is a requirement that did not apply, for the reason in its message.
@@ -55,7 +58,9 @@ type Report struct {
 	Environment  []EnvironmentProblem `json:"environment,omitempty" yaml:"environment,omitempty"`
 	Requirements []Requirement        `json:"requirements" yaml:"requirements"`
 	Invariants   []InvariantResult    `json:"invariants" yaml:"invariants"`
-	Harness      Harness              `json:"harness" yaml:"harness"`
+	// Signals are figures of the run. They fail nothing.
+	Signals signals.Signals `json:"signals" yaml:"signals"`
+	Harness Harness         `json:"harness" yaml:"harness"`
 }
 
 // Requirement is one spec.
@@ -65,8 +70,10 @@ type Requirement struct {
 	Title    string           `json:"title,omitempty" yaml:"title,omitempty"`
 	Boundary history.Boundary `json:"boundary,omitempty" yaml:"boundary,omitempty"`
 	Status   Status           `json:"status" yaml:"status"`
-	Started  Duration         `json:"started" yaml:"started"`
-	Elapsed  Duration         `json:"elapsed" yaml:"elapsed"`
+	// Scope is what the spec's events carry, "" where its end does not say.
+	Scope   string   `json:"scope,omitempty" yaml:"scope,omitempty"`
+	Started Duration `json:"started" yaml:"started"`
+	Elapsed Duration `json:"elapsed" yaml:"elapsed"`
 	// Message is want, got, when; for a skipped spec the reason.
 	Message string `json:"message,omitempty" yaml:"message,omitempty"`
 	// LastEvents are the last events of the spec's scope before it ended, unless it held. They are context, not proof.
@@ -101,7 +108,9 @@ type Verdict struct {
 	Boundary history.Boundary `json:"boundary,omitempty" yaml:"boundary,omitempty"`
 	Subject  string           `json:"subject,omitempty" yaml:"subject,omitempty"`
 	Scope    string           `json:"scope,omitempty" yaml:"scope,omitempty"`
-	Detail   string           `json:"detail,omitempty" yaml:"detail,omitempty"`
+	// Spec is the requirement whose scope that is, where its end names it.
+	Spec   string `json:"spec,omitempty" yaml:"spec,omitempty"`
+	Detail string `json:"detail,omitempty" yaml:"detail,omitempty"`
 	// Judged is how many times the claim was put to the test and held; Samples of them were durations, the longest of which was Worst.
 	Judged   int      `json:"judged,omitempty" yaml:"judged,omitempty"`
 	Samples  int      `json:"samples,omitempty" yaml:"samples,omitempty"`

@@ -2,7 +2,6 @@ package report
 
 import (
 	"cmp"
-	"slices"
 	"strings"
 	"time"
 
@@ -18,24 +17,25 @@ func isSpec(source string) bool { return strings.HasPrefix(source, history.Prefi
 // does not take back what the first one showed.
 type specs struct {
 	rows []*spec
-	open map[string]*spec   // by opOf
-	live map[string][]*spec // those open, by id
+	open map[string]*spec // by opOf
+	// last holds the last events of each scope. Which spec a scope belongs to is known at the spec's end only.
+	last map[string][]history.Event
 }
 
 type spec struct {
 	Requirement
 	begin time.Duration
 	ended bool
-	last  []history.Event // of its scope
 }
 
-func newSpecs() *specs { return &specs{open: map[string]*spec{}, live: map[string][]*spec{}} }
+func newSpecs() *specs { return &specs{open: map[string]*spec{}, last: map[string][]history.Event{}} }
 
-func (s *specs) observe(e history.Event, clock *clock) {
+// observe takes the next event, which belongs to a scope.
+func (s *specs) observe(e history.Event, scope string, clock *clock) {
 	if !isSpec(e.Source) {
-		for _, o := range s.live[e.Scope] {
-			o.last = append(o.last, e)
-			o.last = o.last[max(0, len(o.last)-maxLast):]
+		if scope != "" {
+			last := append(s.last[scope], e)
+			s.last[scope] = last[max(0, len(last)-maxLast):]
 		}
 		return
 	}
@@ -49,18 +49,17 @@ func (s *specs) observe(e history.Event, clock *clock) {
 		o := &spec{Requirement: Requirement{ID: e.Key, Title: body.Title, Boundary: body.Boundary, Started: clock.since(e.At)}, begin: e.At}
 		s.rows = append(s.rows, o)
 		s.open[opOf(e)] = o
-		s.live[e.Key] = append(s.live[e.Key], o)
 	case e.Phase == history.Observed && !body.Skipped: // says nothing of the outcome
 	default:
 		o := s.end(e, clock)
-		o.ended = true
+		o.ended, o.Scope = true, e.Scope
 		o.Title, o.Boundary = cmp.Or(body.Title, o.Title), cmp.Or(body.Boundary, o.Boundary)
 		o.Elapsed = round(e.At - o.begin)
 		o.Status, o.Message = outcome(e.Phase, body)
 		if err != nil {
 			o.Status, o.Message = Inconclusive, err.Error()
 		}
-		o.keep(clock)
+		s.keep(o, clock)
 	}
 }
 
@@ -76,20 +75,18 @@ func (s *specs) end(e history.Event, clock *clock) *spec {
 		return o
 	}
 	delete(s.open, opOf(e))
-	live := slices.DeleteFunc(s.live[o.ID], func(l *spec) bool { return l == o })
-	if s.live[o.ID] = live; len(live) == 0 {
-		delete(s.live, o.ID)
-	}
 	return o
 }
 
-// keep shows the last events of a spec that did not hold.
-func (o *spec) keep(clock *clock) {
+// keep shows the last events of a spec that did not hold. Without a scope of its own its id may be one.
+func (s *specs) keep(o *spec, clock *clock) {
 	if o.Status == Held || o.Status == Skipped {
 		return
 	}
-	for _, e := range o.last {
-		o.LastEvents = append(o.LastEvents, cut(e, clock))
+	for _, e := range s.last[cmp.Or(o.Scope, o.ID)] {
+		if e.At >= o.begin {
+			o.LastEvents = append(o.LastEvents, cut(e, clock))
+		}
 	}
 }
 
@@ -113,6 +110,16 @@ func outcome(phase history.Phase, body history.Spec) (Status, string) {
 	return Inconclusive, joinDetail(body.Message, "the spec ended with outcome "+string(said)+", which is none")
 }
 
+// of is the id of the spec that had a scope, "" when none that ended said so.
+func (s *specs) of(scope string) string {
+	for _, o := range s.rows {
+		if scope != "" && o.Scope == scope {
+			return o.ID
+		}
+	}
+	return ""
+}
+
 // finish gives what never ended its status.
 func (s *specs) finish(end time.Duration, clock *clock) []Requirement {
 	out := make([]Requirement, 0, len(s.rows))
@@ -120,7 +127,7 @@ func (s *specs) finish(end time.Duration, clock *clock) []Requirement {
 		if !o.ended {
 			o.Status, o.Elapsed = Inconclusive, round(end-o.begin)
 			o.Message = "the spec started and never ended: it was interrupted, or its process died"
-			o.keep(clock)
+			s.keep(o, clock)
 		}
 		out = append(out, o.Requirement)
 	}

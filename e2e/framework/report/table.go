@@ -24,6 +24,8 @@ type Options struct {
 	Colour bool
 	// Dir is the run directory, named at the end; "" leaves the end out.
 	Dir string
+	// Evidence is the directory of the bundles, named at the end; "" for none.
+	Evidence string
 }
 
 // Colour reports whether w is a terminal that shows colours and whose user has not set NO_COLOR.
@@ -37,8 +39,9 @@ func Table(w io.Writer, r Report, o Options) error {
 	t := table{colour: o.Colour}
 	t.head(r)
 	t.rows(r)
+	t.signals(r)
 	t.details(r)
-	t.end(r, o.Dir)
+	t.end(r, o)
 	if _, err := w.Write(t.out.Bytes()); err != nil {
 		return fmt.Errorf("print report: %w", err)
 	}
@@ -61,6 +64,8 @@ func (s Status) word() string {
 		return strings.ToLower(string(s))
 	case KnownUpstream:
 		return "known upstream"
+	case Expected:
+		return "as expected"
 	case NotJudged:
 		return "not judged"
 	}
@@ -74,7 +79,7 @@ func (t *table) paint(s Status, text string) string {
 		code = "32"
 	case Inconclusive:
 		code = "33"
-	case KnownUpstream:
+	case KnownUpstream, Expected:
 		code = "36"
 	case NotJudged, Skipped:
 		code = "2"
@@ -177,7 +182,7 @@ func subjects(i InvariantResult) string {
 }
 
 // end prints the counts, and how to get here again.
-func (t *table) end(r Report, dir string) {
+func (t *table) end(r Report, o Options) {
 	s := r.Summarise()
 	line := fmt.Sprintf("%s, %s: %d held, %d violated, %d inconclusive", plural(s.Requirements, "requirement"), plural(s.Invariants, "invariant"),
 		s.Held, s.Violated, s.Inconclusive)
@@ -185,7 +190,7 @@ func (t *table) end(r Report, dir string) {
 		n    int
 		what string
 	}{
-		{s.KnownUpstream, "known upstream"}, {s.NotJudged, "not judged"}, {s.Skipped, "skipped"}, {s.Environment, "environment"},
+		{s.Expected, "as expected"}, {s.KnownUpstream, "known upstream"}, {s.NotJudged, "not judged"}, {s.Skipped, "skipped"}, {s.Environment, "environment"},
 	} {
 		switch {
 		case extra.n == 0:
@@ -197,9 +202,12 @@ func (t *table) end(r Report, dir string) {
 	}
 	status := map[int]Status{ExitHeld: Held, ExitViolated: Violated, ExitEnvironment: Inconclusive, ExitInconclusive: Inconclusive}[s.ExitCode]
 	t.line("%s", t.paint(status, line))
-	if dir != "" {
-		t.line("run directory: %s", dir)
-		t.line("judge it again: headroom check %s", quote(dir))
+	if o.Dir != "" {
+		t.line("run directory: %s", o.Dir)
+		if o.Evidence != "" {
+			t.line("evidence of each violation: %s", o.Evidence)
+		}
+		t.line("judge it again: headroom check %s", quote(o.Dir))
 	}
 }
 

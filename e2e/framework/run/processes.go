@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"headroom/e2e/framework/cluster"
-	"headroom/e2e/framework/cluster/local"
 	"headroom/e2e/framework/history"
 )
 
@@ -69,21 +68,9 @@ func (s *Session) died(source string) error {
 // Complete is an error when not all of procs spec processes joined the run, or some of the specs were begun by none of them: a process that cannot
 // join skips what Ginkgo hands it, and nothing else tells of that.
 func (s *Session) Complete(procs int, specs []string) error {
-	sources, err := s.specSources()
+	left, joined, err := s.unbegun(specs)
 	if err != nil {
 		return err
-	}
-	joined := 0
-	left := slices.Clone(specs)
-	for _, source := range sources {
-		p, err := s.part(source)
-		if err != nil {
-			return err
-		}
-		if p.pid != os.Getpid() {
-			joined++
-		}
-		left = slices.DeleteFunc(left, func(id string) bool { return slices.Contains(p.begun, id) })
 	}
 	var errs []error
 	if joined < procs {
@@ -93,6 +80,26 @@ func (s *Session) Complete(procs int, specs []string) error {
 		errs = append(errs, fmt.Errorf("never begun: %s; see logs/specs.log", strings.Join(left, ", ")))
 	}
 	return errors.Join(errs...)
+}
+
+// unbegun returns those of specs that no process has begun, and how many processes joined the run.
+func (s *Session) unbegun(specs []string) (left []string, joined int, err error) {
+	sources, err := s.specSources()
+	if err != nil {
+		return nil, 0, err
+	}
+	left = slices.Clone(specs)
+	for _, source := range sources {
+		p, err := s.part(source)
+		if err != nil {
+			return nil, 0, err
+		}
+		if p.pid != os.Getpid() {
+			joined++
+		}
+		left = slices.DeleteFunc(left, func(id string) bool { return slices.Contains(p.begun, id) })
+	}
+	return left, joined, nil
 }
 
 // specSources are the sources of the processes that joined the run so far.
@@ -129,11 +136,10 @@ func (s *Session) part(source string) (p part, err error) {
 
 // unlessGone makes a spec's failure one of the environment when the cluster is gone: whatever fails then says nothing about the product.
 func (s *Session) unlessGone(failure error) error {
-	c, ok := s.Cluster.(*local.Cluster)
-	if failure == nil || !ok {
+	if failure == nil || s.Cluster == nil {
 		return failure
 	}
-	if err := c.Answers(context.Background()); err != nil {
+	if err := s.Cluster.Answers(context.Background()); err != nil {
 		return &cluster.EnvironmentError{Op: "run the cluster", Err: fmt.Errorf("%w; the spec then failed: %v", err, failure)}
 	}
 	return failure

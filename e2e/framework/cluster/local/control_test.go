@@ -100,7 +100,7 @@ func TestActionApply(t *testing.T) {
 
 func TestMetricsOfNobody(t *testing.T) {
 	mux := http.NewServeMux()
-	mux.HandleFunc("GET /metrics/{component}", (&cell{}).metrics)
+	mux.HandleFunc("GET /metrics/{component}", (&cell{}).serveMetrics)
 	s := httptest.NewServer(mux)
 	t.Cleanup(s.Close)
 	control := newControlClient(func(ctx context.Context) (net.Conn, error) {

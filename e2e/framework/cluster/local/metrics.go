@@ -3,56 +3,64 @@ package local
 import (
 	"context"
 	"fmt"
-	"io"
 	"net/http"
+	"os"
+	"sync"
+	"time"
+
+	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/observe"
 )
 
-// metricsPorts are the components whose metrics can be read from outside.
-var metricsPorts = map[string]int{"kube-scheduler": schedulerPort, "kube-controller-manager": managerPort}
+// metricsTimeout bounds one reading: a kubelet that is paused does not answer, and nobody waits for that.
+const metricsTimeout = 2 * time.Second
 
-// metrics passes on what a component answers to the administrator.
-func (c *cell) metrics(w http.ResponseWriter, r *http.Request) {
-	name := r.PathValue("component")
-	port, ok := metricsPorts[name]
-	if !ok {
-		http.Error(w, fmt.Sprintf("component %q: its metrics cannot be read", name), http.StatusNotFound)
+// rejectionReason is the reason of the kubelet's rejections for lack of attach capacity, as its metric names it.
+const rejectionReason = "VolumeAttachmentLimitExceeded"
+
+// readMetrics records what a node's kubelet has counted, while it still knows. A kubelet that does not answer leaves no reading.
+func (c *cell) readMetrics(ctx context.Context, n *node) {
+	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
+	defer cancel()
+	labels := map[string]string{"reason": rejectionReason}
+	value, err := c.readCounter(ctx, fmt.Sprintf("https://127.0.0.1:%d/metrics", n.port), history.MetricRejections, labels)
+	if err != nil {
+		fmt.Fprintf(os.Stderr, "headroom: cell: metrics of kubelet@%s: %v\n", n.name, err)
 		return
 	}
-	req, err := http.NewRequestWithContext(r.Context(), http.MethodGet, fmt.Sprintf("https://127.0.0.1:%d/metrics", port), nil)
-	if err == nil {
-		var resp *http.Response
-		if resp, err = c.adminHTTP.Do(req); err == nil {
-			defer resp.Body.Close()
-			w.WriteHeader(resp.StatusCode)
-			_, _ = io.Copy(w, resp.Body) // the reader is gone if this fails
-			return
-		}
-	}
-	http.Error(w, err.Error(), http.StatusBadGateway)
+	c.metrics.Write(history.Event{
+		Phase: history.Observed, Node: n.name, Key: "kubelet@" + n.name,
+		Body: history.Encode(history.Metric{Name: history.MetricRejections, Labels: labels, Value: value}),
+	})
 }
 
-// Metrics reads the metrics of a component of the control plane, in Prometheus' text format.
-func (c *Cluster) Metrics(ctx context.Context, component string) ([]byte, error) {
-	return c.control.get(ctx, "/metrics/"+component)
-}
-
-// get reads what a control interface answers, other than JSON.
-func (c *controlClient) get(ctx context.Context, path string) ([]byte, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://cell"+path, nil)
+// readCounter asks a component for one counter, as the administrator.
+func (c *cell) readCounter(ctx context.Context, url, name string, labels map[string]string) (float64, error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
-		return nil, err
+		return 0, err
 	}
-	resp, err := c.http.Do(req)
+	resp, err := c.adminHTTP.Do(req)
 	if err != nil {
-		return nil, fmt.Errorf("ask the cell (%s): %w", path, err)
+		return 0, err
 	}
 	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return nil, fmt.Errorf("ask the cell (%s): %w", path, err)
-	}
 	if resp.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("ask the cell (%s): it answers %s: %.200s", path, resp.Status, body)
+		return 0, fmt.Errorf("%s answers %s", url, resp.Status)
 	}
-	return body, nil
+	return observe.Counter(resp.Body, name, labels)
+}
+
+// readAllMetrics reads those of all nodes at once, before the end.
+func (c *cell) readAllMetrics() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.adminHTTP == nil {
+		return // the cell ends before it was up
+	}
+	var group sync.WaitGroup
+	for _, n := range c.nodes {
+		group.Go(func() { c.readMetrics(context.Background(), n) })
+	}
+	group.Wait()
 }

@@ -9,16 +9,16 @@ import (
 
 func init() {
 	run.Register(run.Requirement{
-		ID:       "detach-requeues",
+		ID:       "detach-frees-room",
 		Claim:    "On a full node a pod waits until another one has gone and its volume is detached, and is then placed without the scheduler's 5 minute flush.",
 		Source:   "kubernetes pkg/scheduler/framework/plugins/nodevolumelimits, QueueingHint on the end of a VolumeAttachment",
 		Boundary: history.Scheduler,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 2}}, Period: run.Shortest},
-		Test:     detachRequeues,
+		Test:     detachFreesRoom,
 	})
 }
 
-func detachRequeues(ctx context.Context, b *run.Bench) {
+func detachFreesRoom(ctx context.Context, b *run.Bench) {
 	b.AwaitCount(ctx, b.Nodes[0], 2, run.Shortest)
 	running := b.StartPods(ctx, 2)
 	waiting := b.WaitingPod(ctx, 1)

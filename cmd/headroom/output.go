@@ -1,0 +1,59 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"headroom/e2e/framework/report"
+)
+
+// outputs are the forms in which a report is printed.
+var outputs = []string{"table", "json", "yaml"}
+
+// outputFlag adds --output.
+func outputFlag(cmd *cobra.Command, output *string) {
+	cmd.Flags().StringVarP(output, "output", "o", outputs[0], "what to print: "+strings.Join(outputs, ", "))
+	complete(cmd, "output", outputs...)
+}
+
+// knownOutput refuses what is no form.
+func knownOutput(cmd *cobra.Command, output string) error {
+	if !slices.Contains(outputs, output) {
+		return usageError{fmt.Errorf("%s: --output: want table, json or yaml, got %q", cmd.CommandPath(), output)}
+	}
+	return nil
+}
+
+// printReport prints the report of the run in dir.
+func printReport(out io.Writer, r report.Report, dir, output string) error {
+	switch output {
+	case "json":
+		enc := json.NewEncoder(out)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	case "yaml":
+		text, err := r.YAML()
+		if err != nil {
+			return err
+		}
+		_, err = out.Write(text)
+		return err
+	}
+	o := report.Options{Colour: report.Colour(out), Dir: dir}
+	if path := filepath.Join(dir, report.DirEvidence); exists(path) {
+		o.Evidence = path
+	}
+	return report.Table(out, r, o)
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}

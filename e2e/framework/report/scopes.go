@@ -1,0 +1,46 @@
+package report
+
+import (
+	"cmp"
+	"strings"
+
+	"headroom/e2e/framework/history"
+	"headroom/e2e/invariants"
+)
+
+// scopes knows which bench a node or a driver belongs to. Only objects of the API carry their scope; what CSI calls, the backend and components did
+// is known by its node.
+type scopes struct{ nodes, drivers map[string]string }
+
+func newScopes() scopes { return scopes{nodes: map[string]string{}, drivers: map[string]string{}} }
+
+func (s scopes) observe(e history.Event) {
+	switch {
+	case e.Scope == "":
+	case e.Source == history.PrefixAPI+"csidrivers":
+		s.drivers[e.Key] = e.Scope
+	case e.Node != "":
+		s.nodes[e.Node] = cmp.Or(s.nodes[e.Node], e.Scope)
+	}
+}
+
+// of is the scope of an event, "" where nothing tells it.
+func (s scopes) of(e history.Event) string { return cmp.Or(e.Scope, s.nodes[e.Node]) }
+
+// verdict is the scope of a verdict that does not know its own: that of its subject ("node", "node/driver", "driver"), or the one that all its
+// evidence has in common.
+func (s scopes) verdict(v invariants.Verdict, evidence []Event) string {
+	node, driver, _ := strings.Cut(v.Subject, "/")
+	if scope := cmp.Or(v.Scope, s.nodes[node], s.drivers[driver], s.drivers[v.Subject]); scope != "" {
+		return scope
+	}
+	common := ""
+	for _, e := range evidence {
+		scope := s.nodes[e.Node]
+		if scope == "" || common != "" && scope != common {
+			return ""
+		}
+		common = scope
+	}
+	return common
+}
