@@ -5,6 +5,7 @@
 package drivers
 
 import (
+	"cmp"
 	"embed"
 	"errors"
 	"fmt"
@@ -68,6 +69,8 @@ type Instance struct {
 	// Backend is the base URL of the quota backend's data API.
 	Backend string
 	Seed    int64
+	// Release is which release of the driver to play, for upgrades and rollbacks; "" means the first.
+	Release string
 }
 
 // Names lists what Load knows without a file: the built-in definitions and the personas.
@@ -139,6 +142,7 @@ func (d *Definition) program(word string) string {
 func (d *Definition) Params() history.DriverParams {
 	return history.DriverParams{
 		Name:         d.Name,
+		MinInterval:  history.Duration(d.Figures.MinInterval),
 		CacheAge:     history.Duration(d.Figures.CacheAge),
 		LastGoodLife: history.Duration(d.Figures.LastGoodLife),
 		Step:         d.Figures.Step,
@@ -194,6 +198,7 @@ func (d *Definition) values(i Instance) map[string]string {
 	return map[string]string{
 		"ENDPOINT": i.Endpoint, "DRIVER_NAME": i.DriverName, "NODE_ID": i.NodeID, "ZONE": i.Zone, "STATE_DIR": i.StateDir, "BACKEND": i.Backend,
 		"SEED":           strconv.FormatInt(i.Seed, 10),
+		"RELEASE":        cmp.Or(i.Release, "1"),
 		"MIN_INTERVAL":   d.Figures.MinInterval.String(),
 		"CACHE_AGE":      d.Figures.CacheAge.String(),
 		"LAST_GOOD_LIFE": d.Figures.LastGoodLife.String(),

@@ -46,7 +46,7 @@ func TestLoadSteady(t *testing.T) {
 	}
 	wantArgs := []string{
 		"headroom:steady", "--mode=node", "--endpoint=unix:///run/d.sock", "--driver-name=d.test", "--node-id=n1", "--zone=a", "--state-dir=/state",
-		"--backend=http://b", "--seed=-7", "--min-interval=1s", "--cache-age=2s", "--last-good-life=30s", "--step=2", "--step-interval=10s",
+		"--backend=http://b", "--seed=-7", "--release=1", "--min-interval=1s", "--cache-age=2s", "--last-good-life=30s", "--step=2", "--step-interval=10s",
 	}
 	if !slices.Equal(node.Args, wantArgs) {
 		t.Fatalf("node command:\nwant %q\ngot  %q", wantArgs, node.Args)
@@ -160,17 +160,17 @@ func TestLoadRefuses(t *testing.T) {
 	}{
 		"unknown field":          {"name: mine", "nmae: mine", `:3: nmae: unknown field`},
 		"unknown nested field":   {"cacheAge: 2m", "cacheage: 2m", `:6: figures.cacheage: unknown field`},
-		"duplicate key":          {"name: mine", "name: mine\nname: yours", `:4: name: given again, first on line 3`},
+		"duplicate key":          {"name: mine", "name: mine\nname: yours", `:4: name: duplicate key "name", first on line 3`},
 		"missing unit":           {"cacheAge: 2m", "cacheAge: 120", `:6: figures.cacheAge: 120 has no unit (remedy: write the unit, such as 120s)`},
-		"not a duration":         {"cacheAge: 2m", "cacheAge: soon", `:6: figures.cacheAge: want a duration above 0, got "soon"`},
+		"not a duration":         {"cacheAge: 2m", "cacheAge: soon", `:6: figures.cacheAge: want a duration, got "soon"`},
 		"negative":               {"cacheAge: 2m", "cacheAge: -2m", `:6: figures.cacheAge`},
-		"nothing":                {"cacheAge: 2m", "cacheAge:", `:6: figures.cacheAge: want a duration above 0, got nothing`},
-		"duration as a list":     {"cacheAge: 2m", "cacheAge: [2m]", `:6: figures.cacheAge: want a duration above 0, got a list`},
-		"missing figure":         {"  cacheAge: 2m\n", "", `:5: figures.cacheAge: missing`},
-		"missing name":           {"name: mine\n", "", `:1: name: missing`},
+		"nothing":                {"cacheAge: 2m", "cacheAge:", `:6: figures.cacheAge: want a value, got nothing`},
+		"duration as a list":     {"cacheAge: 2m", "cacheAge: [2m]", `:6: figures.cacheAge: want a value, got a list`},
+		"missing figure":         {"  cacheAge: 2m\n", "", `:5: figures: field "cacheAge" is missing`},
+		"missing name":           {"name: mine\n", "", `:1: field "name" is missing`},
 		"name is a number":       {"name: mine", "name: 7", `:3: name: want text, got "7"`},
-		"version":                {"v1alpha1", "v2", `:1: apiVersion: got "headroom/v2" (remedy: write headroom/v1alpha1)`},
-		"kind":                   {"kind: Driver", "kind: Pod", `:2: kind: got "Pod"`},
+		"version":                {"v1alpha1", "v2", `:1: apiVersion: want "headroom/v1alpha1", got "headroom/v2" (remedy: write headroom/v1alpha1)`},
+		"kind":                   {"kind: Driver", "kind: Pod", `:2: kind: want "Driver", got "Pod"`},
 		"contradicting ages":     {"cacheAge: 2m", "cacheAge: 2s", `:6: figures.cacheAge: 2s is less than minInterval 1m0s`},
 		"contradicting lives":    {"lastGoodLife: 1h", "lastGoodLife: 1m", `:7: figures.lastGoodLife: 1m0s is less than cacheAge 2m0s`},
 		"step without interval":  {"lastGoodLife: 1h", "lastGoodLife: 1h\n  step: 2", `:8: figures.step: 2 without a stepInterval`},
@@ -180,14 +180,16 @@ func TestLoadRefuses(t *testing.T) {
 		"unknown placeholder":    {"${ZONE}", "${ZONES}", `:9: node.command[2]: placeholder ${ZONES}`},
 		"placeholder not closed": {"${ZONE}", "${ZONE", `:9: node.command[2]: placeholder ${ZONE: want one of`},
 		"no endpoint":            {"${ENDPOINT}", "x", `:9: node.command: has no ${ENDPOINT}`},
-		"command is a string":    {`["./bin/driver", "--endpoint=${ENDPOINT}", "--both=${NODE_ID}${ZONE}", "cost $5"]`, "./x ${ENDPOINT}", `:9: node.command: is not a list`},
+		"command is a string":    {`["./bin/driver", "--endpoint=${ENDPOINT}", "--both=${NODE_ID}${ZONE}", "cost $5"]`, "./x ${ENDPOINT}", `:9: node.command: want a list, got "./x ${ENDPOINT}"`},
+		"no words":               {`["./bin/driver", "--endpoint=${ENDPOINT}", "--both=${NODE_ID}${ZONE}", "cost $5"]`, "[]", `:9: node.command: has no words`},
+		"no time at all":         {"minInterval: 1m", "minInterval: 0s", `:5: figures.minInterval: want a duration above 0, got 0s`},
 		"empty word":             {`"cost $5"`, `""`, `:9: node.command[3]: want text`},
-		"node is a list":         {"node:\n  command", "node:\n - command", `:9: node: is not a mapping`},
-		"alias":                  {"name: mine", "name: &a mine\ndescription: *a", `:4: description: want text, got an alias`},
-		"two documents":          {"kind: Driver", "kind: Driver\n---\n", `more than one document`},
+		"node is a list":         {"node:\n  command", "node:\n - command", `:9: node: want a mapping of fields, got a list`},
+		"alias":                  {"name: mine", "name: &a mine\ndescription: *a", `:4: description: anchors and aliases are not supported`},
+		"two documents":          {"kind: Driver", "kind: Driver\n---\n", `want one document, got a second`},
 		"not YAML":               {"kind: Driver", "kind: [", `not YAML`},
-		"empty":                  {minimal, "", `it is empty`},
-		"a scalar":               {minimal, "driver", `:1: the file: is not a mapping`},
+		"empty":                  {minimal, "", `:1: the file is empty`},
+		"a scalar":               {minimal, "driver", `:1: want a mapping of fields, got "driver"`},
 	}
 	for name, c := range cases {
 		t.Run(name, func(t *testing.T) {

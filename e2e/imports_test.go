@@ -78,6 +78,26 @@ func outside(units []unit, pkg string) (broken []string) {
 	return broken
 }
 
+// data are the packages that scenarios may need of this module: they describe a run, and anything that starts one would come with them.
+var data = []string{
+	"headroom/e2e/framework/scenario", "headroom/e2e/framework/strict", "headroom/e2e/framework/versions", "headroom/e2e/framework/history", "headroom/kind-configs",
+}
+
+// beyond lists what a package needs of this module besides what is allowed.
+func beyond(units []unit, root string, allowed []string) (broken []string) {
+	for _, u := range units {
+		if u.pkg() != root {
+			continue
+		}
+		for _, dep := range u.Deps {
+			if path := (unit{ImportPath: dep}).pkg(); below(path, "headroom") && !slices.Contains(allowed, path) {
+				broken = append(broken, fmt.Sprintf("%s needs %s", u.ImportPath, path))
+			}
+		}
+	}
+	return broken
+}
+
 const ginkgo = "github.com/onsi/ginkgo/v2"
 
 // mentions reports whether a file uses ginkgo's function name, under whatever name it imports ginkgo.
@@ -143,6 +163,9 @@ func TestImports(t *testing.T) {
 	for _, broken := range outside(units, "headroom/e2e/framework/history") {
 		t.Errorf("%s: history depends on the standard library only", broken)
 	}
+	for _, broken := range beyond(units, "headroom/e2e/framework/scenario", data) {
+		t.Errorf("%s: scenarios are data", broken)
+	}
 }
 
 func TestRunSpecsHasOneCaller(t *testing.T) {
@@ -190,6 +213,11 @@ func TestRulesSeeViolations(t *testing.T) {
 	units := []unit{{ImportPath: "fmt", Standard: true}, {ImportPath: "k8s.io/api"}, {ImportPath: hist, Deps: []string{"fmt", "k8s.io/api"}}}
 	if got, want := strings.Join(outside(units, hist), "; "), hist+" needs k8s.io/api"; got != want {
 		t.Errorf("outside: want %q, got %q", want, got)
+	}
+
+	units = []unit{{ImportPath: "headroom/s", Deps: []string{"fmt", "headroom/ok", "headroom/chaos"}}, {ImportPath: "headroom/t", Deps: []string{"headroom/chaos"}}}
+	if got, want := strings.Join(beyond(units, "headroom/s", []string{"headroom/ok"}), "; "), "headroom/s needs headroom/chaos"; got != want {
+		t.Errorf("beyond: want %q, got %q", want, got)
 	}
 
 	for source, want := range map[string]bool{

@@ -10,6 +10,7 @@ for tool in "$@"; do
 		exit 1
 		;;
 	gcc) packages=(gcc libc6-dev) ;;
+	docker | dockerd) packages=(docker.io) ;;
 	*) packages=("$tool") ;;
 	esac
 	if [[ $(id -u) != 0 ]] || ! command -v apt-get >/dev/null; then

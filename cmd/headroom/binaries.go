@@ -27,7 +27,7 @@ func binariesCommand() *cobra.Command {
 			}
 		}
 		o.Kubernetes = known.Version
-		if _, err := binaries.Of(known).Select(components); err != nil {
+		if _, err := binaries.Select(known, components); err != nil {
 			return o, usageError{err}
 		}
 		return o, nil

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"headroom/fixtures/quota"
 )
 
 // undocumented lists the commands and flags that text does not name.
@@ -32,6 +34,11 @@ func TestDocsNameEveryCommandAndFlag(t *testing.T) {
 	}
 	for _, name := range undocumented(rootCommand(), string(text)) {
 		t.Errorf("docs/commands.md does not name %q", name)
+	}
+	for _, mode := range quota.Modes {
+		if !strings.Contains(string(text), "`"+string(mode)+"`") {
+			t.Errorf("docs/commands.md does not name fault %q", mode)
+		}
 	}
 	without := strings.NewReplacer("doctor", "", "--keep", "").Replace(string(text))
 	if got := strings.Join(undocumented(rootCommand(), without), ", "); got != "headroom doctor, headroom run --keep" {

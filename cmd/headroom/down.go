@@ -16,6 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/cluster/kind/engine"
 )
 
 // A command that holds a cluster in the foreground registers itself in a file, so that `headroom down` finds it.
@@ -79,10 +80,14 @@ func startTime(pid int) (string, error) {
 }
 
 func downCommand() *cobra.Command {
-	return &cobra.Command{
+	var all bool
+	cmd := &cobra.Command{
 		Use:   "down [RUN-DIR...]",
 		Short: "End running clusters: those of the run directories given, or all of yours",
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if all && len(args) > 0 {
+				return usageError{fmt.Errorf("--all and run directories %q: want one or the other", args)}
+			}
 			holders, err := running()
 			if err != nil {
 				return err
@@ -102,9 +107,27 @@ func downCommand() *cobra.Command {
 				}
 				say(cmd.OutOrStdout(), "ended %s\n", h.RunDir)
 			}
+			if all {
+				errs = append(errs, sweep(cmd))
+			}
 			return cluster.Environment("end clusters", errors.Join(errs...))
 		},
 	}
+	cmd.Flags().BoolVar(&all, "all", false, "end all of yours, and remove what runs that were killed left in the container engine")
+	return cmd
+}
+
+// sweep removes what killed runs left of kind clusters. Without an engine there can be none.
+func sweep(cmd *cobra.Command) error {
+	if err := engine.Check(cmd.Context()); err != nil {
+		say(cmd.ErrOrStderr(), "no container engine answers: whatever is left in one stays\n")
+		return nil
+	}
+	removed, err := engine.Sweep(cmd.Context())
+	for _, what := range removed {
+		say(cmd.OutOrStdout(), "removed %s\n", what)
+	}
+	return err
 }
 
 // running reads the registry and drops what is stale.

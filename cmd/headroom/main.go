@@ -61,7 +61,8 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\n  see: %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(runCommand(), checkCommand(), reportCommand(), explainCommand(), upCommand(), downCommand(), doctorCommand(), binariesCommand(), quotaCommand(), driversCommand())
+	root.AddCommand(runCommand(), replayCommand(), checkCommand(), reportCommand(), explainCommand(), upCommand(), downCommand(), doctorCommand(), binariesCommand(),
+		quotaCommand(), driversCommand(), nodeImageCommand())
 	return root
 }
 
@@ -82,13 +83,14 @@ func exitCode(err error) int {
 		damage *report.InputError
 		env    *cluster.EnvironmentError
 		driver *cluster.DriverError
+		never  *cluster.UnsupportedError
 	)
 	switch {
 	case err == nil:
 		return 0
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &damage):
+	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &damage), errors.As(err, &never):
 		return 2
 	case errors.As(err, &driver):
 		return 1

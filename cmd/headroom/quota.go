@@ -8,6 +8,7 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -163,12 +164,13 @@ func quotaFault() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fault MODE [NODE...]",
 		Short: "Make the backend fail for some nodes, or for all",
-		Long:  fmt.Sprintf("Make the backend fail for some nodes, or for all.\n\nMODE is one of %s.", quotaNames(quota.Modes)),
+		Long:  fmt.Sprintf("Make the backend fail for some nodes, or for all.\n\nMODE is one of %s. huge, negative and stale mislead queries; wrong-zone refuses attaches.", quotaNames(quota.Modes)),
 		Args:  cobra.MinimumNArgs(1),
 	}
 	control := quotaControlFlag(cmd)
 	cmd.Flags().IntVar(&f.Status, "status", 0, "what mode error answers, 500 to 599 (default 503)")
-	cmd.Flags().StringSliceVar(&operations, "operations", nil, "which calls fail: "+quotaNames(quota.Operations)+" (default all)")
+	cmd.Flags().DurationVar((*time.Duration)(&f.Delay), "delay", 0, "what mode slow waits before it answers, such as 3s")
+	cmd.Flags().StringSliceVar(&operations, "operations", nil, "which calls fail: "+quotaNames(quota.Operations)+" (default all that the mode is about)")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		f.Mode, f.Nodes = quota.Mode(args[0]), args[1:]
 		for _, op := range operations {

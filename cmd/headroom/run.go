@@ -56,6 +56,9 @@ func runCommand() *cobra.Command {
 				return err
 			}
 			sel.begun = time.Now()
+			if o.Provider == "kind" && !cmd.Flags().Changed("procs") {
+				sel.procs = 1 // there are few nodes: specs would only wait for each other
+			}
 			o.Out = cmd.ErrOrStderr()
 			return runSpecs(cmd, o, sel)
 		},
@@ -63,8 +66,8 @@ func runCommand() *cobra.Command {
 	runFlags(cmd, &o)
 	f := cmd.Flags()
 	f.StringVar(&sel.focus, "focus", "", "run only specs whose id matches the regular expression")
-	f.StringVar(&sel.labels, "label-filter", "", "run only specs whose labels match, such as '!slow' or 'smoke'")
-	f.IntVar(&sel.procs, "procs", 4, "parallel spec processes")
+	f.StringVar(&sel.labels, "label-filter", "", "run only specs whose labels match, such as '!slow' or 'smoke'; 'long' ones run only where the filter names that label")
+	f.IntVar(&sel.procs, "procs", 4, "parallel spec processes; 1 with --provider kind unless given")
 	f.BoolVar(&sel.keep, "keep", false, "keep the cluster, and the benches of failed specs, until Ctrl-C")
 	f.StringVar(&sel.rerun, "rerun-failed", "", "run only specs that failed, stayed open or saw a violation in an earlier run, given by its directory")
 	f.DurationVar(&sel.deadline, "deadline", 0, "report after this time, counted from the command's start: specs not begun by then are inconclusive (default none)")

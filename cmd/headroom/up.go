@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -11,6 +12,7 @@ import (
 	"headroom/drivers"
 	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/cluster/kind"
 	"headroom/e2e/framework/cluster/local"
 	"headroom/e2e/framework/run"
 )
@@ -19,6 +21,8 @@ import (
 func runFlags(cmd *cobra.Command, o *run.Options) {
 	f := cmd.Flags()
 	f.StringVar(&o.Driver, "driver", "steady", "driver under test: a name from `headroom drivers`, or a path to a .yaml file")
+	f.StringVar(&o.Provider, "provider", run.Providers[0], "what makes the cluster: "+strings.Join(run.Providers, " or "))
+	f.StringVar(&o.Topology, "topology", "", "nodes of a kind cluster: "+strings.Join(kind.TopologyNames(), ", ")+", or a path to a .yaml file")
 	f.StringVar(&o.RunDir, "run-dir", "", "empty or new directory for events, logs and reports (default runs/<id>)")
 	f.Int64Var(&o.Seed, "seed", 0, "seed of all random choices (default a new one, printed)")
 	f.IntVar(&o.Port, "port", 0, "port of the API server on 127.0.0.1 (default any)")

@@ -11,6 +11,7 @@ func init() {
 		Name: "all-internal",
 		Doc:  "fails every ControllerPublishVolume with INTERNAL, whatever the cause",
 		Root: "class-is-honest",
+		Try:  []string{"stale-count-race"},
 		// Without code 8 the kubelet never rejects a pod from a full node, so a pod that would fit elsewhere is not made anew there.
 		// reactive-converges is not here: it speaks of pods that wait on code 8, and there are none.
 		MayAlso: []string{"recovers-after-heal", "stale-count-race", "attach-classes", "reactive-refresh"},

@@ -24,6 +24,8 @@ type Persona struct {
 	Doc string
 	// Root is the invariant that must be violated.
 	Root string
+	// Try are the ids of the specs that put Root to the test.
+	Try []string
 	// MayAlso are invariants and specs that may fail as well.
 	MayAlso []string
 	// Mistakes makes the hooks of one instance of the driver; see steady.Mistakes.
@@ -32,10 +34,10 @@ type Persona struct {
 
 var all = map[string]*Persona{}
 
-// register adds p. It panics on a second persona of the same name and on one without a root, which nothing could judge.
+// register adds p. It panics on a second persona of the same name, and on one without a root or a spec to try, which nothing could judge.
 func register(p Persona) {
-	if p.Name == "" || p.Doc == "" || p.Root == "" || p.Mistakes == nil {
-		panic(fmt.Sprintf("personas: %q needs a name, a doc, a root and mistakes", p.Name))
+	if p.Name == "" || p.Doc == "" || p.Root == "" || len(p.Try) == 0 || p.Mistakes == nil {
+		panic(fmt.Sprintf("personas: %q needs a name, a doc, a root, specs to try and mistakes", p.Name))
 	}
 	if all[p.Name] != nil {
 		panic(fmt.Sprintf("personas: %q registered twice", p.Name))

@@ -19,23 +19,41 @@ import (
 	"headroom/fixtures/quota"
 )
 
-// backend answers as set; it fails with err when there is one.
-type backend struct{ err error }
-
-func (b *backend) Get(context.Context, string) (history.Quota, error) {
-	return history.Quota{Limit: 8}, b.err
+// backend answers as set; it fails with err when there is one, and notes the tokens of attaches.
+type backend struct {
+	quota  history.Quota
+	err    error
+	tokens []string
 }
 
-func (b *backend) Attach(context.Context, string, string, bool, string) (history.Quota, error) {
+func (b *backend) Get(context.Context, string) (history.Quota, error) {
+	return b.quota, b.err
+}
+
+func (b *backend) Attach(ctx context.Context, node, volume string, readOnly bool, secret string) (history.Quota, error) {
+	return b.AttachToken(ctx, node, volume, readOnly, secret, "")
+}
+
+func (b *backend) AttachToken(_ context.Context, _, _ string, _ bool, _, token string) (history.Quota, error) {
+	b.tokens = append(b.tokens, token)
 	return history.Quota{}, b.err
 }
 
 func (b *backend) Detach(context.Context, string, string) error { return b.err }
 
+// eight is a backend with room for 8 volumes.
+func eight() *backend { return &backend{quota: history.Quota{Limit: 8}} }
+
 // start makes the driver of a persona; "" is the reference driver.
 func start(t *testing.T, name string, b *backend) *steady.Driver {
 	t.Helper()
-	o := steady.Options{Mode: steady.ModeAll, DriverName: "d.test", NodeID: "n1", StateDir: t.TempDir()}
+	return startRelease(t, name, b, t.TempDir(), 1)
+}
+
+// startRelease makes a release of the driver that keeps its state in dir.
+func startRelease(t *testing.T, name string, b *backend, dir string, release int64) *steady.Driver {
+	t.Helper()
+	o := steady.Options{Mode: steady.ModeAll, DriverName: "d.test", NodeID: "n1", StateDir: dir, Release: release}
 	if name != "" {
 		p, err := Find(name)
 		if err != nil {
@@ -48,6 +66,7 @@ func start(t *testing.T, name string, b *backend) *steady.Driver {
 	var err error
 	o.Policy, err = policy.New(policy.Options{
 		Node: "n1", Config: figures, Backend: o.Backend, Store: steady.StateFile(o.StateDir), Clock: policy.Machine{}, Rand: rand.New(rand.NewPCG(1, 1)),
+		Lease: policy.Claim{Version: release, Life: time.Hour, Store: steady.LeaseFile(dir)},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +100,7 @@ func publishCode(d *steady.Driver) codes.Code {
 
 func TestUnlimitedOnOutage(t *testing.T) {
 	for name, want := range map[string]int64{"": 8, "unlimited-on-outage": 0} {
-		b := &backend{}
+		b := eight()
 		d := start(t, name, b)
 		if got := count(t, d); got != 8 {
 			t.Errorf("%q while the backend answers: want 8, got %d", name, got)
@@ -100,7 +119,7 @@ func TestUnlimitedOnOutage(t *testing.T) {
 func TestAllInternal(t *testing.T) {
 	full := &quota.Error{Status: 409, Reason: history.ReasonFull}
 	for name, want := range map[string]codes.Code{"": codes.ResourceExhausted, "all-internal": codes.Internal} {
-		b := &backend{}
+		b := eight()
 		d := start(t, name, b)
 		if got := publishCode(d); got != codes.OK {
 			t.Errorf("%q, accepted: want OK, got %s", name, got)
@@ -120,8 +139,11 @@ func TestRegistry(t *testing.T) {
 	if _, err := Find("nobody"); err == nil || !strings.Contains(err.Error(), "all-internal") {
 		t.Fatalf("want an error that lists the personas, got %v", err)
 	}
-	ok := Persona{Name: "all-internal", Doc: "d", Root: "r", Mistakes: func() steady.Mistakes { return steady.Mistakes{} }}
-	for what, p := range map[string]Persona{"taken": ok, "no root": {Name: "x", Doc: "d", Mistakes: ok.Mistakes}, "no mistakes": {Name: "x", Doc: "d", Root: "r"}} {
+	ok := Persona{Name: "all-internal", Doc: "d", Root: "r", Try: []string{"t"}, Mistakes: func() steady.Mistakes { return steady.Mistakes{} }}
+	for what, p := range map[string]Persona{
+		"taken": ok, "no root": {Name: "x", Doc: "d", Try: ok.Try, Mistakes: ok.Mistakes}, "no mistakes": {Name: "x", Doc: "d", Root: "r", Try: ok.Try},
+		"nothing to try": {Name: "x", Doc: "d", Root: "r", Mistakes: ok.Mistakes},
+	} {
 		func() {
 			defer func() {
 				if recover() == nil {

@@ -13,10 +13,11 @@ func init() {
 		Name: "unlimited-on-outage",
 		Doc:  "answers 0 while the backend does not answer, as if that meant no volumes; to Kubernetes it means no limit",
 		Root: "never-unbounded",
+		Try:  []string{"quota-outage-refuse"},
 		// The scheduler is not woken when a finite count becomes unlimited, so pods that wait stay waiting until the flush.
 		MayAlso: []string{
 			"answer-within-quota", "gradual-recovery", "growth-requeues", "no-flush-needed",
-			"quota-outage-refuse", "quota-outage-hang", "quota-outage-garbage",
+			"quota-outage-refuse", "quota-outage-hang", "quota-outage-garbage", "quota-nonsense", "registration-in-outage", "throttled",
 		},
 		Mistakes: func() steady.Mistakes {
 			return steady.Mistakes{

@@ -30,7 +30,7 @@ func (d *Driver) ControllerGetCapabilities(context.Context, *csi.ControllerGetCa
 
 // ControllerPublishVolume implements csi.ControllerServer: one attach in the backend, which decides.
 func (d *Driver) ControllerPublishVolume(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
-	err := d.publish(ctx, req)
+	cause, err := d.publish(ctx, req)
 	if err == nil {
 		return &csi.ControllerPublishVolumeResponse{}, nil
 	}
@@ -38,29 +38,32 @@ func (d *Driver) ControllerPublishVolume(ctx context.Context, req *csi.Controlle
 	if d.opts.Mistakes.Code == nil {
 		return nil, err
 	}
-	return nil, status.Error(d.opts.Mistakes.Code(err, right), status.Convert(err).Message())
+	return nil, status.Error(d.opts.Mistakes.Code(cause, right), status.Convert(err).Message())
 }
 
-func (d *Driver) publish(ctx context.Context, req *csi.ControllerPublishVolumeRequest) error {
+// publish returns how it failed as the caller is to be told, and the cause of it.
+func (d *Driver) publish(ctx context.Context, req *csi.ControllerPublishVolumeRequest) (cause, err error) {
 	switch {
 	case req.GetVolumeId() == "":
-		return invalid("volume_id: want one")
+		err = invalid("volume_id: want one")
 	case req.GetNodeId() == "":
-		return invalid("node_id: want one")
+		err = invalid("node_id: want one")
+	default:
+		err = checkCapability(req.GetVolumeCapability())
 	}
-	if err := checkCapability(req.GetVolumeCapability()); err != nil {
-		return err
+	if err != nil {
+		return err, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
-	_, err := d.opts.Backend.Attach(ctx, req.NodeId, req.VolumeId, req.Readonly, req.Secrets[SecretKey])
-	if err == nil {
-		return nil
+	_, cause = d.opts.Backend.Attach(ctx, req.NodeId, req.VolumeId, req.Readonly, req.Secrets[SecretKey])
+	if cause == nil {
+		return nil, nil
 	}
-	if reasonOf(err) == history.ReasonFull && d.opts.Policy != nil && req.NodeId == d.opts.NodeID {
+	if reasonOf(cause) == history.ReasonFull && d.opts.Policy != nil && req.NodeId == d.opts.NodeID {
 		d.opts.Policy.Refused()
 	}
-	return status.Error(codeOf(ctx, err), err.Error())
+	return cause, status.Error(codeOf(ctx, cause), cause.Error())
 }
 
 // ControllerUnpublishVolume implements csi.ControllerServer. A volume or node that the backend does not know is not attached: done.

@@ -19,8 +19,10 @@ type Mistakes struct {
 	// NodeInfo changes what NodeGetInfo answers. right is the right answer, its own to change; failing says that the backend did not answer
 	// the last query.
 	NodeInfo func(ctx context.Context, right *csi.NodeGetInfoResponse, failing bool) (*csi.NodeGetInfoResponse, error)
-	// Code changes the code of a failed ControllerPublishVolume; err is the cause, right the right code.
-	Code func(err error, right codes.Code) codes.Code
+	// Lease changes what NodeGetInfo answers where it depends on whether the instance holds the node's lease; dir is where the instance keeps state.
+	Lease func(dir string, release int64, holds bool, right *csi.NodeGetInfoResponse) *csi.NodeGetInfoResponse
+	// Code changes the code of a failed ControllerPublishVolume; cause is the backend's error where it came to ask, right the right code.
+	Code func(cause error, right codes.Code) codes.Code
 }
 
 // Of returns the configuration and backend as the mistakes have them.

@@ -24,6 +24,9 @@ func (d *Driver) NodeGetInfo(ctx context.Context, _ *csi.NodeGetInfoRequest) (*c
 	if d.opts.Zone != "" {
 		out.AccessibleTopology = &csi.Topology{Segments: map[string]string{TopologyKey(d.opts.DriverName): d.opts.Zone}}
 	}
+	if d.opts.Mistakes.Lease != nil {
+		out = d.opts.Mistakes.Lease(d.opts.StateDir, d.opts.Release, d.opts.Policy.Holds(), out)
+	}
 	if d.opts.Mistakes.NodeInfo != nil {
 		return d.opts.Mistakes.NodeInfo(ctx, out, d.opts.Policy.Failing())
 	}

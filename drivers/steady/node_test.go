@@ -6,12 +6,14 @@ import (
 	"path/filepath"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"headroom/drivers/steady"
+	"headroom/e2e/framework/history"
 	"headroom/fixtures/quota"
 )
 
@@ -53,11 +55,17 @@ func TestNodeInfoInAnOutage(t *testing.T) {
 	cloud := newCloud(t)
 	node := csi.NewNodeClient(serve(t, cloud, nil))
 	for _, mode := range append([]quota.Mode{""}, quota.Modes...) {
-		if mode == quota.Hang {
+		switch fault := (quota.Fault{Mode: mode}); mode {
+		case "":
+		case quota.Hang:
 			continue // the policy's tests have it, with a clock that does not make anybody wait
-		}
-		if mode != "" {
-			must(t, cloud.Inject(bounded(t), quota.Fault{Mode: mode}))
+		case quota.Negative:
+			continue // that is no failure: it leaves no room
+		case quota.Slow:
+			fault.Delay = history.Duration(time.Millisecond)
+			fallthrough
+		default:
+			must(t, cloud.Inject(bounded(t), fault))
 		}
 		if got, err := node.NodeGetInfo(bounded(t), &csi.NodeGetInfoRequest{}); err != nil || got.MaxVolumesPerNode != 2 {
 			t.Fatalf("backend fails with %q: want 2, got %v, %v", mode, got, err)

@@ -35,6 +35,8 @@ type flags struct {
 	Options
 	endpoint, backend, persona string
 	seed                       int64
+	epoch                      int64
+	leaseLife                  time.Duration
 	figures                    policy.Config
 }
 
@@ -75,6 +77,9 @@ func (p Program) parse(args []string) (flags, error) {
 	set.DurationVar(&f.figures.LastGoodLife, "last-good-life", 30*time.Second, "how long the last good value stands in an outage")
 	set.Int64Var(&f.figures.Step, "step", 2, "most that the answer rises by at once; 0 is not limited")
 	set.DurationVar(&f.figures.StepInterval, "step-interval", 10*time.Second, "least time between two rises")
+	set.Int64Var(&f.Release, "release", 1, "release of the driver; of several instances on a node, the newest speaks")
+	set.Int64Var(&f.epoch, "downgrade-epoch", 0, "raised to roll back: an instance of a higher epoch speaks whatever its release")
+	set.DurationVar(&f.leaseLife, "lease-life", 30*time.Second, "how long an instance that was killed keeps older releases from speaking")
 	if err := set.Parse(args); err != nil {
 		return f, err
 	}
@@ -116,6 +121,7 @@ func (p Program) serve(ctx context.Context, f flags) error {
 			return err
 		}
 		defer capacity.Close()
+		defer capacity.Release()
 		f.Policy = capacity
 	}
 	driver, err := New(f.Options)
@@ -141,6 +147,7 @@ func (p Program) policy(f flags, figures policy.Config) (*policy.Policy, error) 
 		Node: f.NodeID, Config: figures, Backend: f.Backend, Store: StateFile(f.StateDir), Clock: policy.Machine{}, Boot: boot,
 		Rand:        rand.New(rand.NewPCG(uint64(f.seed), hash(f.NodeID))),
 		Attachments: func() int64 { return Attachments(f.StateDir) },
+		Lease:       policy.Claim{Version: f.Release, Epoch: f.epoch, Life: f.leaseLife, Store: LeaseFile(f.StateDir)},
 		Logf:        func(format string, args ...any) { fmt.Fprintf(p.Stderr, "steady: "+format+"\n", args...) },
 	})
 }

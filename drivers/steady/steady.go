@@ -62,7 +62,9 @@ type Options struct {
 	Zone string
 	// StateDir holds the volumes' folders and what a restart must know.
 	StateDir string
-	Backend  Backend
+	// Release is the driver's own, as in its claim to the node's lease.
+	Release int64
+	Backend Backend
 	// Policy is the capacity of this node, nil with ModeController. The Driver does not run or close it.
 	Policy *policy.Policy
 	// Mistakes are none in the reference driver.
@@ -127,6 +129,11 @@ func Attachments(stateDir string) int64 { return newVolumes(stateDir).inUse() }
 // StateFile is where the capacity of a node is kept in stateDir.
 func StateFile(stateDir string) policy.FileStore {
 	return policy.FileStore(filepath.Join(stateDir, "capacity.json"))
+}
+
+// LeaseFile is where the lease of a node is kept in stateDir, for all releases that run there.
+func LeaseFile(stateDir string) policy.FileLease {
+	return policy.FileLease(filepath.Join(stateDir, "lease.json"))
 }
 
 // stopBound is how long calls under way may take after the driver was told to stop; then they are cut off.

@@ -34,6 +34,8 @@ type Invariant struct {
 	// Source is the document or code that the claim comes from.
 	Source   string
 	Boundary history.Boundary
+	// Others are further parts that may be to blame, as a verdict's own boundary then says.
+	Others []history.Boundary
 	// Needs are sources, or prefixes ending in "/", that must have no gap: with one, what would be Held becomes Inconclusive.
 	Needs []string
 	// KnownUpstream lists what released Kubernetes does not meet.
@@ -49,6 +51,8 @@ type Known struct {
 	Source string
 	// Scenario is the id of the scenario that shows it.
 	Scenario string
+	// Signed says that the checker can tell this defect from others: only a verdict whose Defect is Scenario is this one.
+	Signed bool
 }
 
 // Checker judges one invariant over one history.
@@ -74,6 +78,8 @@ type Verdict struct {
 	Worst   history.Duration `json:"worst,omitzero"`
 	// Evidence are the events that prove a violation, or that leave it open.
 	Evidence []history.Ref `json:"evidence,omitempty"`
+	// Defect is the Scenario of the known defect that every violation of the subject bears the marks of, "" where one does not.
+	Defect string `json:"defect,omitempty"`
 	// Detail says want, got, when.
 	Detail string `json:"detail,omitempty"`
 }

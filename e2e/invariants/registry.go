@@ -6,6 +6,11 @@ import "slices"
 func All() []Invariant {
 	all := []Invariant{
 		answerToCSINode, answerWithinQuota, asksEveryPeriod, attachRechecked, classIsHonest, neverUnbounded, oneWriter, reactiveConverges,
+		gradualRecovery, noStaleOverwrite, nodeIDStable, phasesSpread, publishIdempotent, queryBudget, quotaToAnswer, totalNotRemaining,
+		conditionalWrites, csiNodeOwned, errorCodeFaithful, kubeletRestartKeeps, noGhost, noStaleOverwriteKubelet, onlyCapacityRefreshes,
+		periodChangeApplies, rejectionAccounted, rejectionFinal, survivesGarbage, tickErrorKeeps, writeBudget,
+		bindWithinSeen, detachRequeues, growthRequeues, noCollateral, noFlushNeeded, noLeakedAttachment, pendingIsExplained, recoversAfterHeal,
+		rejectionCleansUp,
 	}
 	slices.SortFunc(all, func(a, b Invariant) int {
 		if a.Name < b.Name {

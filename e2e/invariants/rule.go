@@ -43,6 +43,8 @@ type finding struct {
 	detail   string
 	evidence []history.Ref
 	scope    string
+	// defect is the Scenario of the known defect that a violation bears the marks of.
+	defect string
 }
 
 // subject collects what was found about one subject.
@@ -129,6 +131,10 @@ func (t tally) verdicts(boundary history.Boundary) []Verdict {
 		case len(s.violations) > 0:
 			v.Status = Violated
 			v.fill(s.violations)
+			v.Defect = s.violations[0].defect
+			if slices.ContainsFunc(s.violations, func(f finding) bool { return f.defect != v.Defect }) {
+				v.Defect = ""
+			}
 		case len(s.doubts) > 0:
 			v.Status = Inconclusive
 			v.fill(s.doubts)

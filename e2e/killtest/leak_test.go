@@ -128,7 +128,7 @@ func unmount(t *testing.T, path string) (end func()) {
 // TestLeaksAreFound shows that TestKill can fail: of a killed run each thing that is left behind on purpose is found, and nothing else.
 func TestLeaksAreFound(t *testing.T) {
 	headroom := command(t)
-	r := start(t, headroom, filepath.Join(t.TempDir(), "run"), "^stale-count-race$", 1)
+	r := start(t, headroom, filepath.Join(t.TempDir(), "run"), reference, "^stale-count-race$", 1)
 	if _, err := r.reach(became("kube-apiserver", "started"), pollInterval); err != nil {
 		t.Fatalf("%v\n%s", err, r.said())
 	}

@@ -19,10 +19,20 @@ const (
 	phaseCreate  = "create"  // the control plane and the node come up
 	phaseMount   = "mount"   // the kubelet has asked the driver to publish a volume
 	phaseOutage  = "outage"  // the quota backend fails
+	phaseRestart = "restart" // a kubelet or a driver is down, volumes being attached
 	phaseCollect = "collect" // the histories are closed and the cell is ended
 )
 
-var phases = []string{phaseCreate, phaseMount, phaseOutage, phaseCollect}
+var phases = []string{phaseCreate, phaseMount, phaseOutage, phaseRestart, phaseCollect}
+
+// reference is the driver of most runs.
+const reference = "steady"
+
+// wrong are the drivers with which outages and restarts are killed in turn: what a broken one leaves open must be put away as well.
+var wrong = []string{reference, "unlimited-on-outage", "all-internal"}
+
+// restarts are specs that stop a component, by what they stop.
+var restarts = []struct{ spec, component string }{{"^kubelet-restart$", "kubelet@"}, {"^driver-restart$", "driver@"}}
 
 // Victims.
 const (
@@ -121,14 +131,8 @@ type kill struct {
 	delay  time.Duration // after at
 	over   instant       // when the phase has ended
 	choice int           // among several that fit
-}
-
-// spec is the spec that comes to the phase soonest.
-func (k kill) spec() string {
-	if k.phase == phaseOutage {
-		return "^quota-outage-refuse$"
-	}
-	return "^stale-count-race$"
+	driver string        // under test
+	focus  string        // the spec that comes to the phase soonest
 }
 
 // plan makes all kills of a seed. In each phase the victim rotates, over those that there are; where it begins is the seed's choice.
@@ -138,7 +142,7 @@ func plan(seed int64) []kill {
 	first, left := rng.IntN(3), rng.Perm(len(creating))
 	for i := range kills {
 		for j, phase := range phases {
-			k := kill{phase: phase, choice: rng.IntN(1 << 16)}
+			k := kill{phase: phase, choice: rng.IntN(1 << 16), driver: reference, focus: "^stale-count-race$"}
 			there := []string{victimCommand, victimCell, victimSpec}
 			if phase == phaseCollect {
 				there = there[:2] // Ginkgo and its processes have ended before it
@@ -154,6 +158,11 @@ func plan(seed int64) []kill {
 				k.at, k.over = published, specEnded // at once: a publication takes some 10 ms
 			case phaseOutage:
 				k.at, k.over, k.delay = outageBegan, outageEnded, time.Duration(rng.IntN(3000))*time.Millisecond
+				k.driver, k.focus = wrong[i%len(wrong)], "^quota-outage-refuse$"
+			case phaseRestart:
+				r := restarts[i%len(restarts)]
+				k.at, k.over, k.delay = became(r.component, "stopped"), specEnded, time.Duration(rng.IntN(500))*time.Millisecond
+				k.driver, k.focus = wrong[(first+i)%len(wrong)], r.spec
 			case phaseCollect:
 				k.at, k.over, k.delay = phaseBegan(phaseCollect), collected, time.Duration(rng.IntN(20))*time.Millisecond
 				if k.victim == victimCell {
@@ -170,10 +179,11 @@ func plan(seed int64) []kill {
 }
 
 func TestPlanCoversPhasesAndVictims(t *testing.T) {
-	seen := map[string]bool{}
+	seen, drivers := map[string]bool{}, map[string]bool{}
 	for seed := int64(1); seed <= 50; seed++ {
 		count, byVictim := map[string]int{}, map[string]int{}
 		for _, k := range plan(seed) {
+			drivers[k.phase+" "+k.driver] = true
 			count[k.phase]++
 			byVictim[k.victim]++
 			seen[k.phase+" "+k.at.name] = true
@@ -195,7 +205,14 @@ func TestPlanCoversPhasesAndVictims(t *testing.T) {
 			}
 		}
 	}
-	if want := len(creating) + len(phases) - 1; len(seen) != want {
+	for _, phase := range []string{phaseOutage, phaseRestart} {
+		for _, d := range wrong {
+			if !drivers[phase+" "+d] {
+				t.Errorf("50 seeds: want a kill in %s with driver %s", phase, d)
+			}
+		}
+	}
+	if want := len(creating) + len(phases) - 1 + len(restarts) - 1; len(seen) != want {
 		t.Errorf("50 seeds: want %d different instants, got %d: %v", want, len(seen), fmt.Sprint(seen))
 	}
 }

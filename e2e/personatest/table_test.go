@@ -3,11 +3,13 @@ package personatest
 import (
 	"bytes"
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -16,25 +18,42 @@ import (
 	"headroom/e2e/invariants"
 )
 
+// chosen are the personas to run: names, or "all".
+var chosen = flag.String("personas", "all-internal,jump-recovery", "comma-separated personas to run beside the reference driver, or \"all\"")
+
 // expectation is what one driver's run must come to.
 type expectation struct {
-	driver  string
+	driver string
+	// specs are those to run; none means all that do not wait for a rejection.
+	specs   []string
 	exit    int
 	root    string
 	mayAlso []string
 }
 
-// table is the reference driver and every persona.
+// table is the reference driver and the personas chosen.
 func table(t *testing.T) []expectation {
+	names := strings.Split(*chosen, ",")
+	if *chosen == "all" {
+		names = personas.Names()
+	}
 	rows := []expectation{{driver: "steady"}}
-	for _, name := range personas.Names() {
+	for _, name := range names {
 		p, err := personas.Find(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		rows = append(rows, expectation{driver: name, exit: 1, root: p.Root, mayAlso: p.MayAlso})
+		rows = append(rows, expectation{driver: name, specs: p.Try, exit: 1, root: p.Root, mayAlso: p.MayAlso})
 	}
 	return rows
+}
+
+// flags choose the row's specs, long ones where they are named.
+func (e expectation) flags() []string {
+	if len(e.specs) == 0 {
+		return []string{"--label-filter", "!slow"}
+	}
+	return []string{"--focus", "^(" + strings.Join(e.specs, "|") + ")$", "--label-filter", "long || !long", "--procs", strconv.Itoa(len(e.specs))}
 }
 
 func TestPersonaTable(t *testing.T) {
@@ -42,13 +61,15 @@ func TestPersonaTable(t *testing.T) {
 		t.Skip("each row runs the suite on a cluster of real components, which takes minutes")
 	}
 	headroom := build(t)
+	var m matrix
+	t.Cleanup(func() { t.Logf("\n%s", m.String()) }) // once the rows that run side by side have ended
 	for _, want := range table(t) {
 		t.Run(want.driver, func(t *testing.T) {
 			if want.root != "" {
 				t.Parallel() // what is violated is violated on a busy machine too; that all held takes one that is not
 			}
 			dir := filepath.Join(t.TempDir(), "run")
-			cmd := exec.Command(headroom, "run", "--driver", want.driver, "--run-dir", dir, "--label-filter", "!slow")
+			cmd := exec.Command(headroom, append([]string{"run", "--driver", want.driver, "--run-dir", dir}, want.flags()...)...)
 			var out bytes.Buffer
 			cmd.Stdout, cmd.Stderr = &out, &out
 			exit := 0
@@ -63,10 +84,10 @@ func TestPersonaTable(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%v\n%s", err, out.String())
 			}
+			m.add(want, r)
 			if problems := want.judge(exit, r); len(problems) > 0 {
 				t.Errorf("driver %s:\n  %s\n%s", want.driver, strings.Join(problems, "\n  "), out.String())
 			}
-			t.Logf("%-24s exit %d  %s", want.driver, exit, strings.Join(violated(r), " "))
 		})
 	}
 }

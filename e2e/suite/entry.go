@@ -21,6 +21,9 @@ import (
 // removeLimit is what a spec may take beyond its own limit to put its bench away.
 const removeLimit = 2 * time.Minute
 
+// reserveLimit is what a spec may wait for nodes that others have.
+const reserveLimit = 10 * time.Minute
+
 // Dispatch runs the suite and exits when this executable was started as a precompiled suite, under a name that ends in ".test". It returns
 // otherwise.
 func Dispatch() {
@@ -52,6 +55,7 @@ var options = run.Options{Out: os.Stderr}
 // Flags adds the flags of `go test ./e2e/suite`; they are the same as those of `headroom run`.
 func Flags() {
 	flag.StringVar(&options.Driver, "driver", "steady", "driver under test: a name or a path to a .yaml file")
+	flag.StringVar(&options.Provider, "provider", "local", "what makes the cluster: local or kind")
 	flag.StringVar(&options.RunDir, "run-dir", "", "empty or new directory for the run")
 	flag.Int64Var(&options.Seed, "headroom.seed", 0, "seed of all random choices; 0 means a new one")
 }
@@ -93,6 +97,9 @@ func Run(t ginkgo.GinkgoTestingT) {
 	// Without this, Ginkgo keeps the specs of one container in their order, whatever their priority.
 	suite, reporter := ginkgo.GinkgoConfiguration()
 	suite.RandomizeAllSpecs = true
+	if os.Getenv(EnvRunDir) == "" { // otherwise `headroom run` has selected
+		suite.LabelFilter = withoutLong(suite.LabelFilter)
+	}
 	ginkgo.RunSpecs(t, "headroom", suite, reporter)
 }
 
@@ -128,24 +135,45 @@ func judge(ctx context.Context, s *run.Session) {
 	}
 }
 
-// Select returns the ids of the specs whose id matches the regular expression focus and whose labels match the Ginkgo label filter; "" matches all.
-// A choice that cannot be understood, or chooses nothing, is an error.
+// withoutLong leaves long specs out, unless the label filter names their label.
+func withoutLong(filter string) string {
+	switch {
+	case strings.Contains(filter, run.LabelLong):
+		return filter
+	case filter == "":
+		return "!" + run.LabelLong
+	}
+	return "(" + filter + ") && !" + run.LabelLong
+}
+
+// Select returns the ids of the specs whose id matches the regular expression focus and whose labels match the Ginkgo label filter; "" matches all
+// but long ones. Those match a filter that names their label, or a focus that matches nothing else. A choice that cannot be understood, or chooses nothing, is an error.
 func Select(focus, labels string) ([]string, error) {
 	pattern, err := regexp.Compile(focus)
 	if err != nil {
 		return nil, fmt.Errorf("--focus %q: %w", focus, err)
 	}
-	filter, err := types.ParseLabelFilter(labels)
+	asked, err := types.ParseLabelFilter(labels)
 	if err != nil {
 		// Ginkgo's own message is coloured and of several lines.
 		return nil, fmt.Errorf("--label-filter %q is no Ginkgo label filter: want one such as %q or %q", labels, "!slow", "smoke || slow")
 	}
-	var known, chosen []string
+	filter, err := types.ParseLabelFilter(withoutLong(labels))
+	if err != nil {
+		return nil, err
+	}
+	var known, chosen, long []string
 	for _, r := range run.Requirements() {
 		known = append(known, r.ID)
-		if pattern.MatchString(r.ID) && filter(r.Labels) {
+		switch matches := pattern.MatchString(r.ID); {
+		case matches && filter(r.Labels):
 			chosen = append(chosen, r.ID)
+		case matches && focus != "" && asked(r.Labels):
+			long = append(long, r.ID)
 		}
+	}
+	if len(chosen) == 0 {
+		chosen = long
 	}
 	if len(chosen) == 0 {
 		return nil, fmt.Errorf("no spec matches --focus %q and --label-filter %q; there are: %s", focus, labels, strings.Join(known, ", "))

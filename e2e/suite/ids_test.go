@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"headroom/e2e/framework/run"
+	"headroom/e2e/invariants"
 )
 
 // idForm leaves nothing in an id that a regular expression, a label filter, a shell or a file name takes for something else.
@@ -30,6 +31,9 @@ func TestSpecIDsAreStable(t *testing.T) {
 	for _, r := range run.Requirements() {
 		if !idForm.MatchString(r.ID) {
 			t.Errorf("spec %q: want an id of the form %s", r.ID, idForm)
+		}
+		if _, taken := invariants.Find(r.ID); taken {
+			t.Errorf("spec %q: an invariant has that name, and reports name both", r.ID)
 		}
 		if got, err := Select("^"+r.ID+"$", ""); err != nil || !slices.Equal(got, []string{r.ID}) {
 			t.Errorf("--focus ^%s$: want it alone, got %v (%v)", r.ID, got, err)

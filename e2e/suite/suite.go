@@ -40,7 +40,7 @@ func build() {
 		all := run.Requirements()
 		for i, r := range all {
 			// Those that take longest start first, so that parallel processes end together.
-			ginkgo.It(r.ID, ginkgo.Label(r.Labels...), ginkgo.SpecPriority(len(all)-i), ginkgo.SpecTimeout(r.Limit+removeLimit), func(ctx ginkgo.SpecContext) { spec(ctx, r) })
+			ginkgo.It(r.ID, ginkgo.Label(r.Labels...), ginkgo.SpecPriority(len(all)-i), ginkgo.SpecTimeout(reserveLimit+r.Limit+removeLimit), func(ctx ginkgo.SpecContext) { spec(ctx, r) })
 		}
 	})
 }
@@ -55,6 +55,23 @@ func spec(ctx context.Context, r run.Requirement) {
 		session.EndSpec(r, run.Outcome{NotTried: why})
 		ginkgo.Skip(why)
 	}
+	if r.Unless != nil {
+		if why := r.Unless(session.Header); why != "" {
+			session.EndSpec(r, run.Outcome{Skipped: why})
+			ginkgo.Skip(why)
+		}
+	}
+	// Waiting for nodes that others have is no part of the spec's time.
+	kept, err := session.Reserve(ctx, r.Setup)
+	if unsupported := (*cluster.UnsupportedError)(nil); errors.As(err, &unsupported) {
+		session.EndSpec(r, run.Outcome{Skipped: unsupported.Error()})
+		ginkgo.Skip(unsupported.Error())
+	}
+	if err != nil {
+		session.EndSpec(r, run.Outcome{Failure: run.BenchFailure(err)})
+		ginkgo.Fail(err.Error())
+	}
+	r.Setup.Reserved = kept
 	limited, cancel := context.WithTimeout(ctx, r.Limit)
 	defer cancel()
 	b, err := session.NewBench(limited, r.Setup)

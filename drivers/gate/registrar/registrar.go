@@ -54,6 +54,7 @@ type Registrar struct {
 	mu      sync.Mutex
 	status  Status
 	changed chan struct{} // closed and replaced at each notification
+	gone    sync.Once     // the socket's removal is told once
 }
 
 // New takes the socket; the kubelet may see it at once and waits for Serve. The caller must Close the registrar.
@@ -77,8 +78,14 @@ func (r *Registrar) Serve(ctx context.Context) error {
 	return err
 }
 
-// Close stops serving and removes the socket, which deregisters the driver. Closing twice is no error.
+// Close stops serving and removes the socket, which deregisters the driver; the history is told just before. Closing twice is no error.
 func (r *Registrar) Close() error {
+	r.gone.Do(func() {
+		r.opts.History.Write(history.Event{
+			Phase: history.Observed, Node: r.opts.Node, Key: "SocketRemoved",
+			Body: history.Encode(history.CSICall{Side: history.ClientSide, Driver: r.opts.DriverName}),
+		})
+	})
 	r.server.Stop()
 	if err := r.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err

@@ -90,6 +90,9 @@ func TestRegistration(t *testing.T) {
 	if strings.Count(text, `"GetInfo"`) != 2 || strings.Count(text, `"NotifyRegistrationStatus"`) != 4 {
 		t.Fatalf("want an invoke and a completion of each call, got %s", text)
 	}
+	if n := strings.Count(text, `"SocketRemoved"`); n != 1 {
+		t.Fatalf("want the socket's removal told once, got %d times in %s", n, text)
+	}
 	if !strings.Contains(text, `"registered":true`) || !strings.Contains(text, `"registered":false`) || !strings.Contains(text, "no NodeGetInfo") {
 		t.Fatalf("want what the kubelet said, got %s", text)
 	}

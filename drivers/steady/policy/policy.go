@@ -10,7 +10,9 @@
 //     refused attach;
 //   - while the backend does not answer, the last good value stands for Config.LastGoodLife, a restart of the driver included; after that
 //     max(1, volumes attached at that moment), no higher than the last good value, frozen until the backend answers again;
-//   - before any quota was ever known: 1.
+//   - an answer of an older generation than the last good one counts as no answer, as long as that one stands;
+//   - before any quota was ever known: 1;
+//   - an instance that does not hold the node's lease (lease.go), because a newer version does, asks nobody and answers what the holder saved last.
 //
 // It reads one clock, one source of randomness, one Backend and one Store, all given to it. It does not attach, does not check an attach
 // (the backend does), and knows no CSI.
@@ -96,6 +98,8 @@ type Options struct {
 	Rand *rand.Rand
 	// Attachments is how many volumes the node itself knows to be in use; nil means that it knows of none.
 	Attachments func() int64
+	// Lease is what this instance claims of the node's lease; without a store in it there is none.
+	Lease Claim
 	// Logf tells what goes wrong without stopping the policy; nil discards it.
 	Logf func(format string, args ...any)
 }
@@ -114,12 +118,14 @@ type Policy struct {
 	next    time.Duration // no query starts before
 	seen    time.Duration // the clock's last reading
 	skew    time.Duration // what the clock lost by going backwards
+	holds   bool          // the lease, when it was last looked at
+	ended   bool          // the lease was released and is not taken again
 }
 
 // New makes the policy of one node from what was saved of it. A saved state that cannot be read counts as none and is not an error: refusing
 // to start would leave the node without a limit.
 func New(opts Options) (*Policy, error) {
-	if err := opts.Config.Validate(); err != nil {
+	if err := errors.Join(opts.Config.Validate(), opts.Lease.check()); err != nil {
 		return nil, fmt.Errorf("capacity policy of node %q: %w", opts.Node, err)
 	}
 	if opts.Node == "" || opts.Backend == nil || opts.Store == nil || opts.Clock == nil || opts.Rand == nil {
@@ -142,7 +148,8 @@ func New(opts Options) (*Policy, error) {
 		saved = State{}
 	}
 	p.state = saved.resume(p.cfg, opts.Boot, p.seen)
-	if found {
+	p.holds = true
+	if p.holds = p.hold(); found {
 		// The instance before this one may have asked a moment ago.
 		p.next = p.seen + p.cfg.MinInterval
 	} else {
@@ -161,7 +168,10 @@ func (p *Policy) Answer(ctx context.Context) (int64, error) {
 		defer cancel()
 	}
 	start := p.now()
-	for !p.asked(start-p.cfg.CacheAge) && wait.Err() == nil && p.base.Err() == nil {
+	if answer, led := p.ledByAnother(); led {
+		return answer, ctx.Err()
+	}
+	for !p.asked(start-p.cfg.CacheAge) && wait.Err() == nil && p.base.Err() == nil && p.Holds() {
 		select {
 		case <-p.join().done:
 		case <-wait.Done():
@@ -175,6 +185,9 @@ func (p *Policy) Answer(ctx context.Context) (int64, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.lead() { // lost while it waited
+		return max(1, p.state.Answer), nil
+	}
 	before := p.state
 	if !p.attempt.done || p.attempt.start < start-p.cfg.CacheAge {
 		p.state.Fresh = false // the wait ended without an answer, which is no ground to rise on
@@ -220,32 +233,14 @@ func (p *Policy) nowLocked() time.Duration {
 	return t + p.skew
 }
 
-// due is how long a rise is still away, when that is so little that waiting is better than missing it: the kubelet asks at a fixed period,
-// often the very interval of the steps, and a millisecond too early would cost a whole period.
-func (p *Policy) due() time.Duration {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	grace := min(p.cfg.StepInterval/10, time.Second)
-	d := p.state.untilRise(p.cfg, p.nowLocked())
-	if d > grace {
-		return 0
-	}
-	return d
-}
-
+// save keeps the state for the next instance; it is the holder's of the lease alone.
 func (p *Policy) save() {
+	if !p.holds {
+		return
+	}
 	s := p.state
 	s.Boot = p.opts.Boot
 	if err := p.opts.Store.Save(s); err != nil {
 		p.opts.Logf("node %q: capacity is not saved, a restart would not know it: %v", p.opts.Node, err)
-	}
-}
-
-func sleep(ctx context.Context, d time.Duration) {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case <-ctx.Done():
 	}
 }

@@ -69,7 +69,7 @@ func (s *schedule) step() {
 		s.answers = append(s.answers, g)
 	case n < 72:
 		q := history.Quota{Limit: s.rng.Int64N(20) - 2, Foreign: s.rng.Int64N(3), Attached: s.rng.Int64N(12)}
-		s.backend.set(func(b *testBackend) { b.quota = q })
+		s.backend.set(func(b *testBackend) { q.Generation = b.quota.Generation + 1; b.quota = q })
 		last := s.truths[len(s.truths)-1]
 		s.truths = append(s.truths, truth{time.Now(), q.Usable(), last.down})
 	case n < 80:

@@ -58,6 +58,9 @@ func (p *Policy) fly(f *flight) {
 	for wait := p.untilAllowed(); wait > 0 && p.base.Err() == nil; wait = p.untilAllowed() {
 		sleep(p.base, wait)
 	}
+	if !p.leads() {
+		return
+	}
 	start := p.now()
 	ctx, cancel := context.WithTimeout(p.base, p.cfg.queryTimeout())
 	defer cancel()
@@ -76,6 +79,9 @@ func (p *Policy) fly(f *flight) {
 	if p.base.Err() != nil {
 		return // closed, which says nothing about the backend
 	}
+	if err == nil {
+		err = p.state.outdated(quota)
+	}
 	if err != nil && (!p.attempt.done || p.attempt.ok) {
 		p.opts.Logf("node %q: no quota from the backend: %v", p.opts.Node, err)
 	}
@@ -91,6 +97,18 @@ func (p *Policy) fly(f *flight) {
 	if p.state != before {
 		p.save()
 	}
+}
+
+// leads takes or renews the lease before a query. An instance without it looks again an interval later.
+func (p *Policy) leads() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.lead() {
+		return true
+	}
+	p.flight = nil
+	p.next = p.nowLocked() + p.cfg.MinInterval
+	return false
 }
 
 func (p *Policy) untilAllowed() time.Duration {
@@ -110,4 +128,26 @@ func plausible(q history.Quota) error {
 		return fmt.Errorf("implausible quota: attached %d, want 0 to %d", q.Attached, math.MaxInt32)
 	}
 	return nil
+}
+
+// due is how long a rise is still away, when that is so little that waiting is better than missing it: the kubelet asks at a fixed period,
+// often the very interval of the steps, and a millisecond too early would cost a whole period.
+func (p *Policy) due() time.Duration {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	grace := min(p.cfg.StepInterval/10, time.Second)
+	d := p.state.untilRise(p.cfg, p.nowLocked())
+	if d > grace {
+		return 0
+	}
+	return d
+}
+
+func sleep(ctx context.Context, d time.Duration) {
+	t := time.NewTimer(d)
+	defer t.Stop()
+	select {
+	case <-t.C:
+	case <-ctx.Done():
+	}
 }

@@ -18,6 +18,8 @@ type State struct {
 	Total int64 `json:"total"`
 	// Attached is what the backend counted as attached by Kubernetes along with Total.
 	Attached int64 `json:"attached"`
+	// Generation is the backend's count of changes as of Total.
+	Generation int64 `json:"generation"`
 	// AskedAt is when the query that brought Total was started.
 	AskedAt time.Duration `json:"askedAt"`
 	// Frozen is what is reported since the last good value expired; 0 means that it has not.
@@ -59,10 +61,19 @@ func (s State) resume(cfg Config, boot string, now time.Duration) State {
 	return s
 }
 
+// outdated says why an answer of the backend is older than the last good one: a replica that lags gave it. Once the last good value has expired,
+// a backend that counts anew is believed again.
+func (s *State) outdated(q history.Quota) error {
+	if s.Known && s.Frozen == 0 && q.Generation < s.Generation {
+		return fmt.Errorf("stale quota: generation %d, want %d or later", q.Generation, s.Generation)
+	}
+	return nil
+}
+
 // fresh takes in an answer of the backend to a query that ran from start to end.
 func (s *State) fresh(cfg Config, q history.Quota, start, end time.Duration) {
 	s.Known, s.Fresh, s.Frozen = true, true, 0
-	s.Total, s.Attached, s.AskedAt = 1, q.Attached, start
+	s.Total, s.Attached, s.Generation, s.AskedAt = 1, q.Attached, q.Generation, start
 	if q.Limit > q.Foreign { // compared first: the difference of a very negative limit would overflow
 		s.Total = q.Limit - q.Foreign
 	}

@@ -157,7 +157,7 @@ func prepare(ctx context.Context, o Options) (*prepared, error) {
 			return nil, err
 		}
 	}
-	set, err := Of(p.release).Select(o.Components)
+	set, err := Select(p.release, o.Components)
 	if err != nil {
 		return nil, err
 	}

@@ -68,7 +68,7 @@ func TestWrongVersionIsRefused(t *testing.T) {
 	w := newWorld(t)
 	w.steer("says", "v1.36.3-dirty")
 	_, out, err := w.ensure("kubelet")
-	wantEnvironment(t, err, `kubelet --version: want a first line ending in "v1.36.3", got "Some Program: v1.36.3-dirty"`)
+	wantEnvironment(t, err, `kubelet --version: want line 1 to end in "v1.36.3", got "Some Program: v1.36.3-dirty"`)
 	if !strings.HasSuffix(out, "  failed\n") {
 		t.Errorf("progress: got %s", out)
 	}

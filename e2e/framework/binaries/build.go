@@ -75,7 +75,11 @@ func buildArgs(c Component, file string) []string {
 	for _, s := range c.Stamps {
 		ldflags += " -X " + s
 	}
-	return []string{"build", "-buildvcs=false", "-o", file, "-ldflags", ldflags, c.Package}
+	args := []string{"build", "-buildvcs=false", "-o", file, "-ldflags", ldflags}
+	if c.Tags != "" {
+		args = append(args, "-tags", c.Tags)
+	}
+	return append(args, c.Package)
 }
 
 // Fetch builds c.

@@ -22,7 +22,13 @@ type Component struct {
 	Package string
 	// Stamps are linker settings that tell the program its version, as "importpath.variable=value".
 	Stamps []string
-	// Says is the last word of the first line that the program prints when asked for --version.
+	// Tags are build tags, separated by commas.
+	Tags string
+	// Asks are the arguments that make the program print its version; none means --version.
+	Asks []string
+	// Line is the line of that, counted from 0, which ends in Says.
+	Line int
+	// Says is the word by which the program names its version.
 	Says string
 }
 
@@ -34,19 +40,7 @@ type Set []Component
 func Of(r versions.Release) Set {
 	var set Set
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"} {
-		const variable = "k8s.io/component-base/version.git"
-		set = append(set, Component{
-			Name:    name,
-			Version: r.Version,
-			Module:  "k8s.io/kubernetes",
-			Package: "k8s.io/kubernetes/cmd/" + name,
-			Stamps: []string{
-				variable + "Version=" + r.Version.String(),
-				fmt.Sprintf("%sMajor=%d", variable, r.Version.Major()),
-				fmt.Sprintf("%sMinor=%d", variable, r.Version.Minor()),
-			},
-			Says: r.Version.String(),
-		})
+		set = append(set, kubernetesComponent(r, name))
 	}
 	return append(set, Component{
 		Name:    "etcd",
@@ -62,6 +56,22 @@ func Of(r versions.Release) Set {
 		Stamps:  []string{"main.version=" + r.Attacher.String()},
 		Says:    r.Attacher.String(),
 	})
+}
+
+func kubernetesComponent(r versions.Release, name string) Component {
+	const variable = "k8s.io/component-base/version.git"
+	return Component{
+		Name:    name,
+		Version: r.Version,
+		Module:  "k8s.io/kubernetes",
+		Package: "k8s.io/kubernetes/cmd/" + name,
+		Stamps: []string{
+			variable + "Version=" + r.Version.String(),
+			fmt.Sprintf("%sMajor=%d", variable, r.Version.Major()),
+			fmt.Sprintf("%sMinor=%d", variable, r.Version.Minor()),
+		},
+		Says: r.Version.String(),
+	}
 }
 
 // Names lists the components.

@@ -11,6 +11,8 @@ import (
 	"strings"
 
 	"golang.org/x/mod/modfile"
+
+	"headroom/e2e/framework/versions"
 )
 
 // writeModule makes dir a module that requires c's and otherwise equals it. A module's own replace and godebug lines do not count when it is a
@@ -20,14 +22,7 @@ func writeModule(ctx context.Context, c Component, dir string, env []string) err
 	if err := os.WriteFile(filepath.Join(dir, "go.mod"), []byte("module "+generated+c.Name+"\n"), 0o644); err != nil {
 		return err
 	}
-	out, err := run(ctx, dir, env, "mod", "download", "-json", c.Module+"@"+c.Version.String())
-	var found struct{ Dir, GoMod, Error string }
-	if bad := json.Unmarshal(out, &found); err == nil && bad != nil {
-		err = fmt.Errorf("go mod download -json: %w", bad)
-	}
-	if found.Error != "" { // It says more than the exit code.
-		err = &commandError{command: "go mod download " + c.Module + "@" + c.Version.String(), output: found.Error, err: errors.New("failed")}
-	}
+	found, err := download(ctx, dir, env, c.Module+"@"+c.Version.String())
 	if err != nil {
 		return err
 	}
@@ -49,6 +44,31 @@ func writeModule(ctx context.Context, c Component, dir string, env []string) err
 		return err
 	}
 	return os.WriteFile(filepath.Join(dir, "go.sum"), sums, 0o644)
+}
+
+// downloaded is where a module lies.
+type downloaded struct{ Dir, GoMod, Error string }
+
+// download fetches a module, given as path@version, into the module cache.
+func download(ctx context.Context, dir string, env []string, module string) (found downloaded, err error) {
+	out, err := run(ctx, dir, env, "mod", "download", "-json", module)
+	if bad := json.Unmarshal(out, &found); err == nil && bad != nil {
+		err = fmt.Errorf("go mod download -json: %w", bad)
+	}
+	if found.Error != "" { // It says more than the exit code.
+		err = &commandError{command: "go mod download " + module, output: found.Error, err: errors.New("failed")}
+	}
+	return found, err
+}
+
+// ModuleDir returns the directory of a module's files, for parts that are not programs.
+func ModuleDir(ctx context.Context, module string, v versions.Version) (string, error) {
+	found, err := download(ctx, "/", nil, module+"@"+v.String()) // the root has no go.mod that could ask for another version
+	if err != nil {
+		root, _ := CacheRoot() // for the remedy only
+		return "", explain(ctx, "fetch "+module+" "+v.String(), root, err)
+	}
+	return found.Dir, nil
 }
 
 // generated begins the path of generated modules. It shows nowhere in the binaries.

@@ -168,7 +168,7 @@ func TestSays(t *testing.T) {
 	for _, c := range []struct{ name, script, want string }{
 		{"last word of the first line", "echo etcd Version: 3.6.16; echo Git SHA: none", ""},
 		{"only the first line counts", "echo other; echo 3.6.16", `got "other"`},
-		{"longer version", "echo 3.6.160", `want a first line ending in "3.6.16", got "3.6.160"`},
+		{"longer version", "echo 3.6.160", `p --version: want line 1 to end in "3.6.16", got "3.6.160"`},
 		{"silent", "true", `got ""`},
 		{"fails", "echo no flag; exit 2", `exit status 2; it printed "no flag"`},
 		{"the caller's settings do not reach it", `echo "3.6.16$ETCD_NAME"`, ""},
@@ -185,5 +185,50 @@ func TestSays(t *testing.T) {
 				t.Errorf("want %q, got %v", c.want, err)
 			}
 		})
+	}
+}
+
+func TestSaysAsksAsTheProgramWantsToBeAsked(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "p")
+	if err := os.WriteFile(file, []byte("#!/bin/sh\n[ \"$*\" = 'version -o short' ] && echo p: && echo Version: v1\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	c := Component{Name: "p", Says: "v1", Asks: []string{"version", "-o", "short"}, Line: 1}
+	if err := says(t.Context(), c, file, dir); err != nil {
+		t.Error(err)
+	}
+	c.Line = 2
+	if err := says(t.Context(), c, file, dir); err == nil || !strings.Contains(err.Error(), `p version -o short: want line 3 to end in "v1", got ""`) {
+		t.Errorf("line 3: want an error that says so, got %v", err)
+	}
+	c.Asks = nil
+	if err := says(t.Context(), c, file, dir); err == nil || !strings.Contains(err.Error(), "p --version: exit status 1") {
+		t.Errorf("--version: want an error that says so, got %v", err)
+	}
+}
+
+func TestNodeComponentsAreKnownByName(t *testing.T) {
+	r := versions.Default()
+	all, err := Select(r, nil)
+	if err != nil || len(all) != len(Of(r)) {
+		t.Fatalf("no names: want the local cluster's %d components, got %d (error: %v)", len(Of(r)), len(all), err)
+	}
+	some, err := Select(r, []string{"ptp", "kubeadm", "kubelet"})
+	if got := strings.Join(some.Names(), " "); err != nil || got != "kubelet kubeadm ptp" {
+		t.Errorf("want kubelet kubeadm ptp, got %q (error: %v)", got, err)
+	}
+	if _, err := Select(r, []string{"kubeadmin"}); err == nil || !strings.Contains(err.Error(), "containerd") {
+		t.Errorf("want an error that lists containerd, got %v", err)
+	}
+	seen := map[string]bool{}
+	for _, c := range append(Of(r), OfNode(r)...) {
+		if seen[c.Name] || c.Says == "" || c.Package == "" {
+			t.Errorf("component %+v: want a name of its own, a package and what it says", c)
+		}
+		seen[c.Name] = true
+	}
+	if args := strings.Join(buildArgs(Component{Package: "p", Tags: "a,b"}, "f"), " "); !strings.HasSuffix(args, "-tags a,b p") {
+		t.Errorf("want the tags before the package, got %q", args)
 	}
 }

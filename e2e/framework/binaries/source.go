@@ -29,18 +29,26 @@ const saysWithin = 2 * time.Minute
 func says(ctx context.Context, c Component, file, scratch string) error {
 	ctx, cancel := context.WithTimeout(ctx, saysWithin)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, file, "--version")
+	asks := c.Asks
+	if len(asks) == 0 {
+		asks = []string{"--version"}
+	}
+	question := c.Name + " " + strings.Join(asks, " ")
+	cmd := exec.CommandContext(ctx, file, asks...)
 	cmd.Dir = scratch
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH"), "HOME=" + scratch} // ETCD_* and the like must not matter.
 	cmd.WaitDelay = 10 * time.Second
 	out, err := cmd.CombinedOutput()
 	if err != nil {
-		return fmt.Errorf("%s --version: %w; it printed %q", c.Name, err, tail(string(out), 5))
+		return fmt.Errorf("%s: %w; it printed %q", question, err, tail(string(out), 5))
 	}
-	first, _, _ := strings.Cut(strings.TrimSpace(string(out)), "\n")
-	words := strings.Fields(first)
+	lines, line := strings.Split(strings.TrimSpace(string(out)), "\n"), ""
+	if c.Line < len(lines) {
+		line = lines[c.Line]
+	}
+	words := strings.Fields(line)
 	if len(words) == 0 || words[len(words)-1] != c.Says {
-		return fmt.Errorf("%s --version: want a first line ending in %q, got %q", c.Name, c.Says, first)
+		return fmt.Errorf("%s: want line %d to end in %q, got %q", question, c.Line+1, c.Says, line)
 	}
 	return nil
 }

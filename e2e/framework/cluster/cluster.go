@@ -6,6 +6,7 @@ package cluster
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -31,6 +32,9 @@ type Cluster interface {
 	Backend() (url string, client *http.Client)
 	// Components lists every part, in the order of starting.
 	Components(context.Context) ([]Component, error)
+	// Reserve returns names for nodes that AddNode shall add, in the order of the specs. Where nodes exist from the start it lends some, all or none,
+	// after waiting for those that others have; RemoveNode gives them back. What this cluster can never give is an *UnsupportedError.
+	Reserve(context.Context, []NodeSpec) ([]string, error)
 	// AddNode starts a node with the given drivers on it and returns when it is Ready and each driver is registered.
 	AddNode(context.Context, NodeSpec) error
 	// RemoveNode stops a node and deletes its Node object. Removing a node that is gone is no error.
@@ -43,6 +47,15 @@ type Cluster interface {
 	Collect(ctx context.Context, dir string) error
 	// Destroy ends the cluster and everything in it. It works on a broken cluster and after its own failure.
 	Destroy(context.Context) error
+
+	// Done is closed when the cluster has ended, whoever ended it; nil in a process that attached to the cluster.
+	Done() <-chan struct{}
+	// Answers is nil while the cluster lives.
+	Answers(context.Context) error
+	// AwaitEnd returns when the cluster is gone, or the process that made it, for a process that attached to it.
+	AwaitEnd()
+	// Handle is what the provider's Attach needs in another process.
+	Handle() json.RawMessage
 }
 
 // NodeSpec is a node to start.
@@ -90,6 +103,15 @@ type Component interface {
 	Resume(context.Context) error
 }
 
+// UnsupportedError is a wish that a provider can never fulfil: a reason to skip what needs it, no failure of anything.
+type UnsupportedError struct {
+	Provider string
+	// Why completes "skipped: ".
+	Why string
+}
+
+func (e *UnsupportedError) Error() string { return fmt.Sprintf("provider %s: %s", e.Provider, e.Why) }
+
 // EnvironmentError is a failure of the harness or of the machine, never of the product under test.
 type EnvironmentError struct {
 	// Op is what was being done: "start kube-apiserver".
@@ -129,11 +151,12 @@ func (e *DriverError) Error() string {
 
 func (e *DriverError) Unwrap() error { return e.Err }
 
-// Environment wraps err as an EnvironmentError; nil, an EnvironmentError and a DriverError stay as they are.
+// Environment wraps err as an EnvironmentError; nil, an EnvironmentError, a DriverError and an UnsupportedError stay as they are.
 func Environment(op string, err error) error {
 	var env *EnvironmentError
 	var driver *DriverError
-	if err == nil || errors.As(err, &env) || errors.As(err, &driver) {
+	var unsupported *UnsupportedError
+	if err == nil || errors.As(err, &env) || errors.As(err, &driver) || errors.As(err, &unsupported) {
 		return err
 	}
 	return &EnvironmentError{Op: op, Err: err}

@@ -31,6 +31,8 @@ type Params struct {
 type DriverParams struct {
 	// Name is the driver under test as given to --driver: "steady", or a persona.
 	Name string `json:"name"`
+	// MinInterval is the least time between two backend queries of a node; 0 means that it declares none.
+	MinInterval Duration `json:"minInterval,omitzero"`
 	// CacheAge is how old an answer may be while the backend answers.
 	CacheAge Duration `json:"cacheAge"`
 	// LastGoodLife is how long the last good value may be reported while the backend does not answer.

@@ -16,6 +16,15 @@ type Object struct {
 type CSINode struct {
 	Object
 	Drivers []CSINodeDriver `json:"drivers,omitempty"`
+	// Owners are its ownerReferences; nil where the history does not keep them, which an empty list does.
+	Owners []Owner `json:"owners,omitzero"`
+}
+
+// Owner is one ownerReference.
+type Owner struct {
+	Kind string `json:"kind"`
+	Name string `json:"name"`
+	UID  string `json:"uid"`
 }
 
 // CSINodeDriver is one entry of CSINode.spec.drivers.
@@ -39,6 +48,12 @@ type Node struct {
 	Object
 	Ready   bool   `json:"ready"`
 	Kubelet string `json:"kubelet,omitempty"` // status.nodeInfo.kubeletVersion
+	// Labels are what pods select nodes by.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Closed says that the node takes no new pods: it is unschedulable, or has a taint with effect NoSchedule or NoExecute.
+	Closed bool `json:"closed,omitempty"`
+	// VolumesInUse is status.volumesInUse: what the kubelet has mounted, or is about to, as "kubernetes.io/csi/<driver>^<handle>".
+	VolumesInUse []string `json:"volumesInUse,omitempty"`
 }
 
 // Pod is the body of api/pods. Claims are the names of its PersistentVolumeClaims, generated ones included.
@@ -52,6 +67,16 @@ type Pod struct {
 	Scheduler string   `json:"scheduler,omitempty"`
 	// Unschedulable is the message of PodScheduled=False, "" otherwise.
 	Unschedulable string `json:"unschedulable,omitempty"`
+	// Ephemeral is how many of Claims belong to generic ephemeral volumes.
+	Ephemeral int `json:"ephemeral,omitempty"`
+	// Selector is spec.nodeSelector.
+	Selector map[string]string `json:"selector,omitempty"`
+	// Constrained says that its placement depends on more than Selector and Claims: affinity, spread constraints, gates, resource claims, host ports.
+	Constrained bool `json:"constrained,omitempty"`
+	// Priority is spec.priority.
+	Priority int32 `json:"priority,omitempty"`
+	// Disruption is the reason of DisruptionTarget=True ("PreemptionByScheduler"), "" otherwise.
+	Disruption string `json:"disruption,omitempty"`
 }
 
 // PVC is the body of api/persistentvolumeclaims.
@@ -65,6 +90,8 @@ type PV struct {
 	Object
 	Driver string `json:"driver,omitempty"`
 	Handle string `json:"handle,omitempty"`
+	// Pinned says that it has a node affinity.
+	Pinned bool `json:"pinned,omitempty"`
 }
 
 // VolumeAttachment is the body of api/volumeattachments.
@@ -85,11 +112,14 @@ type VolumeAttachment struct {
 type KubeEvent struct {
 	Object
 	Kind      string `json:"kind"` // of the involved object
-	Name      string `json:"name"` // namespace/name of the involved object
+	Name      string `json:"name"` // namespace/name of the involved object, whose UID is NameUID
+	NameUID   string `json:"nameUID,omitempty"`
 	EventType string `json:"eventType,omitempty"`
 	Reason    string `json:"reason,omitempty"`
 	Message   string `json:"message,omitempty"`
 	Component string `json:"component,omitempty"`
+	// Count is how often it happened, as its writer counts; 0 where it does not say.
+	Count int32 `json:"count,omitempty"`
 }
 
 // Audit is the body of audit events: one invoke (RequestReceived) and one completion (ResponseComplete) per write to storage.k8s.io. Key is

@@ -73,7 +73,11 @@ func object(t watch.EventType, obj metav1.Object) history.Object {
 }
 
 func csiNode(n *storagev1.CSINode, o history.Object) (string, any) {
-	return n.Name, history.CSINode{Object: o, Drivers: csiNodeDrivers(n.Spec.Drivers)}
+	owners := []history.Owner{}
+	for _, r := range n.OwnerReferences {
+		owners = append(owners, history.Owner{Kind: r.Kind, Name: r.Name, UID: string(r.UID)})
+	}
+	return n.Name, history.CSINode{Object: o, Drivers: csiNodeDrivers(n.Spec.Drivers), Owners: owners}
 }
 
 func csiNodeDrivers(drivers []storagev1.CSINodeDriver) []history.CSINodeDriver {
@@ -93,7 +97,10 @@ func csiDriver(d *storagev1.CSIDriver, o history.Object) (string, any) {
 }
 
 func node(n *corev1.Node, o history.Object) (string, any) {
-	body := history.Node{Object: o, Kubelet: n.Status.NodeInfo.KubeletVersion}
+	body := history.Node{Object: o, Kubelet: n.Status.NodeInfo.KubeletVersion, Labels: n.Labels, Closed: closed(n)}
+	for _, v := range n.Status.VolumesInUse {
+		body.VolumesInUse = append(body.VolumesInUse, string(v))
+	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {
 			body.Ready = c.Status == corev1.ConditionTrue
@@ -105,7 +112,10 @@ func node(n *corev1.Node, o history.Object) (string, any) {
 func pod(p *corev1.Pod, o history.Object) (string, any) {
 	body := history.Pod{
 		Object: o, NodeName: p.Spec.NodeName, PodPhase: string(p.Status.Phase), Reason: p.Status.Reason, Message: p.Status.Message,
-		Scheduler: p.Spec.SchedulerName,
+		Scheduler: p.Spec.SchedulerName, Selector: p.Spec.NodeSelector, Constrained: constrained(p),
+	}
+	if p.Spec.Priority != nil {
+		body.Priority = *p.Spec.Priority
 	}
 	for _, v := range p.Spec.Volumes {
 		switch {
@@ -113,11 +123,15 @@ func pod(p *corev1.Pod, o history.Object) (string, any) {
 			body.Claims = append(body.Claims, v.PersistentVolumeClaim.ClaimName)
 		case v.Ephemeral != nil:
 			body.Claims = append(body.Claims, p.Name+"-"+v.Name) // the name that the ephemeral volume controller gives
+			body.Ephemeral++
 		}
 	}
 	for _, c := range p.Status.Conditions {
-		if c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse {
+		switch {
+		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:
 			body.Unschedulable = c.Message
+		case c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue:
+			body.Disruption = c.Reason
 		}
 	}
 	return p.Spec.NodeName, body
@@ -128,7 +142,7 @@ func claim(c *corev1.PersistentVolumeClaim, o history.Object) (string, any) {
 }
 
 func volume(v *corev1.PersistentVolume, o history.Object) (string, any) {
-	body := history.PV{Object: o}
+	body := history.PV{Object: o, Pinned: v.Spec.NodeAffinity != nil}
 	if v.Spec.CSI != nil {
 		body.Driver, body.Handle = v.Spec.CSI.Driver, v.Spec.CSI.VolumeHandle
 	}
@@ -152,7 +166,7 @@ func attachment(a *storagev1.VolumeAttachment, o history.Object) (string, any) {
 func kubeEvent(e *corev1.Event, o history.Object) (string, any) {
 	body := history.KubeEvent{
 		Object: o, Kind: e.InvolvedObject.Kind, Name: e.InvolvedObject.Name, EventType: e.Type, Reason: e.Reason, Message: e.Message,
-		Component: e.ReportingController,
+		Component: e.ReportingController, NameUID: string(e.InvolvedObject.UID), Count: e.Count,
 	}
 	if e.InvolvedObject.Namespace != "" {
 		body.Name = e.InvolvedObject.Namespace + "/" + e.InvolvedObject.Name

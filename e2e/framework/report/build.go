@@ -66,6 +66,7 @@ func Build(in Input) Report {
 	for _, j := range in.Judged {
 		r.Invariants = append(r.Invariants, b.row(j, damage != nil))
 	}
+	b.expectations.judge(&r)
 	if damage != nil {
 		r.Doubts = append(r.Doubts, fmt.Sprintf("the history is damaged: %v", damage))
 	}
@@ -100,6 +101,8 @@ type builder struct {
 	versions    running
 	signals     *signals.Collector
 	environment []EnvironmentProblem
+	// expectations are those of the scenarios that were played.
+	expectations expectations
 }
 
 func (b *builder) observe(e history.Event) {
@@ -115,6 +118,7 @@ func (b *builder) observe(e history.Event) {
 	}
 	b.versions.observe(e)
 	b.signals.Observe(e)
+	b.expectations.observe(e)
 	if e.Source == history.SourceFault {
 		b.fault(e)
 	}

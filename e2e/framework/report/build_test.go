@@ -83,6 +83,7 @@ func TestRequirementsOutOfTheOrdinary(t *testing.T) {
 func TestVerdicts(t *testing.T) {
 	known := invariants.Known{Versions: ">=1.33 <1.38", Source: "nodeinfomanager.go", Scenario: "stale-tick"}
 	fixed := invariants.Known{Versions: "<1.36"}
+	signed := invariants.Known{Versions: "all", Scenario: "stale-tick", Signed: true}
 	verdict := func(s invariants.Status) invariants.Verdict { return invariants.Verdict{Status: s, Subject: "n1"} }
 	for name, tc := range map[string]struct {
 		inv      invariants.Invariant
@@ -97,9 +98,14 @@ func TestVerdicts(t *testing.T) {
 			[]invariants.Verdict{verdict(invariants.Held), verdict(invariants.Inconclusive)}, Inconclusive, "", history.Kubelet},
 		"violated beats open": {invariant("x", history.Kubelet), []invariants.Verdict{verdict(invariants.Inconclusive), verdict(invariants.Violated)},
 			Violated, "", history.Kubelet},
-		"zero status": {invariant("x", history.Kubelet), []invariants.Verdict{verdict("")}, Violated, `status "": want Held`, history.Harness},
-		"no status":   {invariant("x", history.Kubelet, known), []invariants.Verdict{verdict("Passed")}, Violated, `status "Passed"`, history.Harness},
-		"known":       {invariant("x", history.Kubelet, known), []invariants.Verdict{verdict(invariants.Violated)}, KnownUpstream, "", history.Kubelet},
+		"zero status":     {invariant("x", history.Kubelet), []invariants.Verdict{verdict("")}, Violated, `status "": want Held`, history.Harness},
+		"no status":       {invariant("x", history.Kubelet, known), []invariants.Verdict{verdict("Passed")}, Violated, `status "Passed"`, history.Harness},
+		"known":           {invariant("x", history.Kubelet, known), []invariants.Verdict{verdict(invariants.Violated)}, KnownUpstream, "", history.Kubelet},
+		"known, unsigned": {invariant("x", history.Kubelet, signed), []invariants.Verdict{verdict(invariants.Violated)}, Violated, "", history.Kubelet},
+		"known, signed": {invariant("x", history.Kubelet, signed),
+			[]invariants.Verdict{{Status: invariants.Violated, Defect: "stale-tick"}}, KnownUpstream, "", history.Kubelet},
+		"known, signed by another": {invariant("x", history.Kubelet, signed),
+			[]invariants.Verdict{{Status: invariants.Violated, Defect: "other"}}, Violated, "", history.Kubelet},
 		"known, but open too": {invariant("x", history.Kubelet, known),
 			[]invariants.Verdict{verdict(invariants.Violated), verdict(invariants.Inconclusive)}, Inconclusive, "", history.Kubelet},
 		"known, of another component": {invariant("x", history.Kubelet, known),
@@ -138,35 +144,6 @@ func TestKnownNeedsEveryVersionThatRan(t *testing.T) {
 	r := Build(Input{Header: header(), Events: s.all(), Judged: []Judged{judged(inv, invariants.Verdict{Status: invariants.Violated})}})
 	if row := r.Invariants[0]; row.Status != Violated || !strings.Contains(row.Detail, "v1.36.3 and v1.38.0 ran") {
 		t.Errorf("want a violation that names both versions, got %s %q", row.Status, row.Detail)
-	}
-}
-
-func TestInRange(t *testing.T) {
-	for _, tc := range []struct {
-		terms, version string
-		want, fails    bool
-	}{
-		{"all", "v1.36.3", true, false},
-		{">=1.33 <1.38", "v1.33.0", true, false},
-		{">=1.33 <1.38", "v1.37.9", true, false},
-		{">=1.33 <1.38", "v1.38.0-beta.0", false, false},
-		{">=1.33 <1.38", "v1.9.0", false, false},
-		{"<=1.37", "v1.37.5", true, false},
-		{">1.37", "v1.37.5", false, false},
-		{">=1.35", "v1.35.0", true, false},
-		{"=1.36.3", "v1.36.3", true, false},
-		{"v1.36", "v1.36.3", true, false},
-		{"", "v1.36.3", false, true},
-		{"=>1.36", "v1.36.3", false, true},
-		{">=one", "v1.36.3", false, true},
-		{">=", "v1.36.3", false, true},
-		{">=1.36.3.1", "v1.36.3", false, true},
-		{">=1.36", "main", false, true},
-	} {
-		got, err := inRange(tc.terms, tc.version)
-		if got != tc.want || (err != nil) != tc.fails {
-			t.Errorf("%q with %q: want %v (error: %v), got %v (%v)", tc.terms, tc.version, tc.want, tc.fails, got, err)
-		}
 	}
 }
 

@@ -54,7 +54,7 @@ func (t *table) signals(r Report) {
 
 // details prints what is wrong or open, the worst first.
 func (t *table) details(r Report) {
-	for _, s := range []Status{Violated, Inconclusive, KnownUpstream} {
+	for _, s := range []Status{Violated, Inconclusive, Expected, KnownUpstream} {
 		for _, q := range r.Requirements {
 			if shownUnder(q.Status) == s {
 				t.requirement(q)
@@ -84,7 +84,7 @@ func (t *table) details(r Report) {
 // shownUnder is the heading that a status comes under: what is no status fails, so it comes under violated.
 func shownUnder(s Status) Status {
 	switch s {
-	case Held, Inconclusive, KnownUpstream, NotJudged, Skipped:
+	case Held, Inconclusive, Expected, KnownUpstream, NotJudged, Skipped:
 		return s
 	}
 	return Violated

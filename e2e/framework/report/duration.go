@@ -33,12 +33,12 @@ func (d *Duration) UnmarshalYAML(n *yaml.Node) error {
 // UnmarshalYAML refuses what is no status.
 func (s *Status) UnmarshalYAML(n *yaml.Node) error {
 	switch v := Status(n.Value); v {
-	case Held, Violated, Inconclusive, KnownUpstream, NotJudged, Skipped:
+	case Held, Violated, Inconclusive, KnownUpstream, Expected, NotJudged, Skipped:
 		*s = v
 		return nil
 	}
-	return fmt.Errorf("line %d: status: want one of %s, %s, %s, %s, %s, %s, got %q",
-		n.Line, Held, Violated, Inconclusive, KnownUpstream, NotJudged, Skipped, n.Value)
+	return fmt.Errorf("line %d: status: want one of %s, %s, %s, %s, %s, %s, %s, got %q",
+		n.Line, Held, Violated, Inconclusive, KnownUpstream, Expected, NotJudged, Skipped, n.Value)
 }
 
 // round cuts what nobody reads: microseconds are finer than any bound of an invariant.

@@ -24,6 +24,7 @@ type Summary struct {
 	KnownUpstream int `json:"knownUpstream" yaml:"knownUpstream"`
 	NotJudged     int `json:"notJudged" yaml:"notJudged"`
 	Skipped       int `json:"skipped" yaml:"skipped"`
+	Expected      int `json:"expected,omitempty" yaml:"expected,omitempty"`
 	Environment   int `json:"environment" yaml:"environment"`
 }
 
@@ -57,6 +58,8 @@ func (s *Summary) count(status Status) {
 		s.Inconclusive++
 	case KnownUpstream:
 		s.KnownUpstream++
+	case Expected:
+		s.Expected++
 	case NotJudged:
 		s.NotJudged++
 	case Skipped:
@@ -67,4 +70,6 @@ func (s *Summary) count(status Status) {
 }
 
 // judged counts the rows that were put to the test, whatever came of it.
-func (s Summary) judged() int { return s.Held + s.Violated + s.Inconclusive + s.KnownUpstream }
+func (s Summary) judged() int {
+	return s.Held + s.Violated + s.Inconclusive + s.KnownUpstream + s.Expected
+}

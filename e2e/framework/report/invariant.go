@@ -20,7 +20,7 @@ func (b *builder) row(j Judged, damaged bool) InvariantResult {
 	row := InvariantResult{Name: inv.Name, Claim: inv.Claim, Source: inv.Source, Boundary: inv.Boundary}
 	known, refusal := b.versions.known(inv)
 	for _, k := range known {
-		row.Known = append(row.Known, Known(k))
+		row.Known = append(row.Known, Known{Versions: k.Versions, Source: k.Source, Scenario: k.Scenario})
 	}
 	for _, v := range j.Verdicts {
 		evidence := b.evidence.of(v)
@@ -30,7 +30,7 @@ func (b *builder) row(j Judged, damaged bool) InvariantResult {
 			Judged: v.Judged, Samples: v.Samples, Worst: Duration(v.Worst),
 			Evidence: evidence, More: max(0, len(v.Evidence)-maxEvidence),
 		}
-		out.classify(inv, known, refusal, damaged)
+		out.classify(inv, bearing(known, v), refusal, damaged)
 		row.Verdicts = append(row.Verdicts, out)
 	}
 	row.Status, row.Detail = aggregate(row.Verdicts)
@@ -74,6 +74,14 @@ func (v *Verdict) classify(inv invariants.Invariant, known []invariants.Known, r
 	}
 }
 
+// bearing returns those of the known defects that a violation may be: one with a signature has to be named by the verdict.
+func bearing(known []invariants.Known, v invariants.Verdict) []invariants.Known {
+	if v.Status != invariants.Violated {
+		return known
+	}
+	return slices.DeleteFunc(slices.Clone(known), func(k invariants.Known) bool { return k.Signed && k.Scenario != v.Defect })
+}
+
 // shows reports whether scope is the scenario that shows k. The scope of a spec has the name of its suite in front.
 func shows(k invariants.Known, scope string) bool {
 	return k.Scenario != "" && (scope == k.Scenario || strings.HasSuffix(scope, "/"+k.Scenario))
@@ -88,7 +96,7 @@ func joinDetail(detail, more string) string {
 
 // aggregate is the worst status of the verdicts and the first detail given with it.
 func aggregate(verdicts []Verdict) (Status, string) {
-	for _, s := range []Status{Violated, Inconclusive, KnownUpstream, Held} {
+	for _, s := range []Status{Violated, Inconclusive, Expected, KnownUpstream, Held} {
 		if i := slices.IndexFunc(verdicts, func(v Verdict) bool { return v.Status == s }); i >= 0 {
 			if s == Held {
 				return s, joinDetail(figures(verdicts), verdicts[i].Detail)

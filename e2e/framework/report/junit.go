@@ -70,6 +70,8 @@ func (r Report) JUnit() ([]byte, error) {
 		switch i.Status {
 		case NotJudged:
 			invariants.property("not-judged/"+i.Name, i.Detail)
+		case Expected:
+			invariants.property("as-expected/"+i.Name, i.Detail)
 		case KnownUpstream:
 			invariants.property("known-upstream/"+i.Name, i.Detail)
 		default:

@@ -4,10 +4,10 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strconv"
 	"strings"
 
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/versions"
 	"headroom/e2e/invariants"
 )
 
@@ -63,7 +63,7 @@ func (r running) known(inv invariants.Invariant) ([]invariants.Known, string) {
 	for _, k := range inv.KnownUpstream {
 		in, err := 0, error(nil)
 		for _, version := range ran {
-			ok, e := inRange(k.Versions, version)
+			ok, e := versions.Within(k.Versions, version)
 			if e != nil {
 				err = e
 			}
@@ -83,70 +83,4 @@ func (r running) known(inv invariants.Invariant) ([]invariants.Known, string) {
 		}
 	}
 	return applies, refusal
-}
-
-// inRange reports whether version meets every term of a range such as ">=1.33 <1.38" or "all". Versions are compared to the precision that the
-// term gives: v1.37.5 meets "<=1.37".
-func inRange(terms, version string) (bool, error) {
-	if strings.TrimSpace(terms) == "all" {
-		return true, nil
-	}
-	fields := strings.Fields(terms)
-	if len(fields) == 0 {
-		return false, fmt.Errorf("version range %q: want %q or terms such as %q", terms, "all", ">=1.33 <1.38")
-	}
-	for _, term := range fields {
-		number := strings.TrimLeft(term, "<>=")
-		op := term[:len(term)-len(number)]
-		order, err := compare(version, number)
-		if err != nil {
-			return false, fmt.Errorf("version range %q: %w", terms, err)
-		}
-		var ok bool
-		switch op {
-		case ">=":
-			ok = order >= 0
-		case ">":
-			ok = order > 0
-		case "<=":
-			ok = order <= 0
-		case "<":
-			ok = order < 0
-		case "=", "":
-			ok = order == 0
-		default:
-			return false, fmt.Errorf("version range %q: %q: want one of >= > <= < =", terms, op)
-		}
-		if !ok {
-			return false, nil
-		}
-	}
-	return true, nil
-}
-
-// compare orders version against bound by as many numbers as bound has. Pre-releases count as the release they lead to.
-func compare(version, bound string) (int, error) {
-	have, want := numbers(version), numbers(bound)
-	for i, w := range want {
-		if i >= len(have) {
-			return 0, fmt.Errorf("version %q has fewer numbers than %q", version, bound)
-		}
-		h, err := strconv.Atoi(have[i])
-		if err != nil {
-			return 0, fmt.Errorf("version %q: %q is not a number", version, have[i])
-		}
-		b, err := strconv.Atoi(w)
-		if err != nil {
-			return 0, fmt.Errorf("version %q: %q is not a number", bound, w)
-		}
-		if h != b {
-			return h - b, nil
-		}
-	}
-	return 0, nil
-}
-
-func numbers(version string) []string {
-	release, _, _ := strings.Cut(strings.TrimPrefix(version, "v"), "-")
-	return strings.Split(release, ".")
 }

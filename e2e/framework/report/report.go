@@ -30,6 +30,8 @@ const (
 	Inconclusive = Status(invariants.Inconclusive)
 	// KnownUpstream is a violation that the invariant declares for the versions that ran. It is reported apart and fails no run.
 	KnownUpstream Status = "KnownUpstream"
+	// Expected is a violation that a scenario was played to show. It fails no run.
+	Expected Status = "Expected"
 	// NotJudged says that the history never put an invariant to the test. It fails no run by itself, and is no pass.
 	NotJudged Status = "NotJudged"
 	// Skipped is a requirement that did not apply, for the reason in its message.

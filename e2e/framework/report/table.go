@@ -64,6 +64,8 @@ func (s Status) word() string {
 		return strings.ToLower(string(s))
 	case KnownUpstream:
 		return "known upstream"
+	case Expected:
+		return "as expected"
 	case NotJudged:
 		return "not judged"
 	}
@@ -77,7 +79,7 @@ func (t *table) paint(s Status, text string) string {
 		code = "32"
 	case Inconclusive:
 		code = "33"
-	case KnownUpstream:
+	case KnownUpstream, Expected:
 		code = "36"
 	case NotJudged, Skipped:
 		code = "2"
@@ -188,7 +190,7 @@ func (t *table) end(r Report, o Options) {
 		n    int
 		what string
 	}{
-		{s.KnownUpstream, "known upstream"}, {s.NotJudged, "not judged"}, {s.Skipped, "skipped"}, {s.Environment, "environment"},
+		{s.Expected, "as expected"}, {s.KnownUpstream, "known upstream"}, {s.NotJudged, "not judged"}, {s.Skipped, "skipped"}, {s.Environment, "environment"},
 	} {
 		switch {
 		case extra.n == 0:

@@ -36,6 +36,35 @@ type Setup struct {
 	Nodes []Node
 	// Period is how often the kubelet asks; 0 means that the CSIDriver has none.
 	Period time.Duration
+	// Reserved is what Reserve kept for this bench; nil makes NewBench reserve.
+	Reserved *Reservation
+}
+
+// Reservation is a bench's scope and the names of its nodes.
+type Reservation struct {
+	Scope string
+	Nodes []string
+}
+
+// Reserve keeps the nodes of a setup, after waiting for those that other benches have. What the cluster can never give is a *cluster.UnsupportedError.
+func (s *Session) Reserve(ctx context.Context, setup Setup) (*Reservation, error) {
+	s.mu.Lock()
+	s.count++
+	scope := fmt.Sprintf("%s-%d", s.process, s.count)
+	s.mu.Unlock()
+	return s.reserve(ctx, scope, setup)
+}
+
+// reserve is Reserve with a scope that no other bench of the run has.
+func (s *Session) reserve(ctx context.Context, scope string, setup Setup) (*Reservation, error) {
+	r := &Reservation{Scope: scope}
+	var specs []cluster.NodeSpec
+	for i, n := range setup.Nodes {
+		specs = append(specs, cluster.NodeSpec{Name: fmt.Sprintf("%s-n%d", r.Scope, i+1), Zone: n.Zone})
+	}
+	var err error
+	r.Nodes, err = s.Cluster.Reserve(ctx, specs)
+	return r, err
 }
 
 // Bench is a spec's own part of the run: a driver under a name of its own, nodes that run it, and a namespace. Nothing is shared with other specs but
@@ -55,19 +84,24 @@ type Bench struct {
 
 // NewBench makes the bench. On error nothing of it is left.
 func (s *Session) NewBench(ctx context.Context, setup Setup) (_ *Bench, err error) {
-	s.mu.Lock()
-	s.count++
-	scope := fmt.Sprintf("%s-%d", s.process, s.count)
-	s.mu.Unlock()
-	b := &Bench{Session: s, Scope: scope, Driver: scope + "." + s.Definition + ".headroom.test", Setup: setup}
+	kept := setup.Reserved
+	if kept == nil {
+		if kept, err = s.Reserve(ctx, setup); err != nil {
+			return nil, err
+		}
+	}
+	return s.newBench(ctx, kept, setup)
+}
+
+// newBench is NewBench with what was reserved for it.
+func (s *Session) newBench(ctx context.Context, kept *Reservation, setup Setup) (_ *Bench, err error) {
+	scope := kept.Scope
+	b := &Bench{Session: s, Scope: scope, Driver: scope + "." + s.Definition + ".headroom.test", Nodes: kept.Nodes, Setup: setup}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, b.Remove(context.WithoutCancel(ctx)))
 		}
 	}()
-	for i := range setup.Nodes {
-		b.Nodes = append(b.Nodes, fmt.Sprintf("%s-n%d", scope, i+1))
-	}
 	if err := b.makeDriver(ctx); err != nil {
 		return nil, err
 	}

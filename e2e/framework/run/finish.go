@@ -22,10 +22,10 @@ func auditLog(dir string) string { return filepath.Join(dir, "logs", "audit.log"
 
 // Done is closed when the cluster has ended by itself; nil where that cannot be known.
 func (s *Session) Done() <-chan struct{} {
-	if s.owner == nil {
+	if s.Cluster == nil {
 		return nil
 	}
-	return s.owner.local.Done()
+	return s.Cluster.Done()
 }
 
 // Finish ends the run and judges it: it heals what is still broken, waits until the observers have seen everything, destroys the cluster, merges the
@@ -73,9 +73,13 @@ func (s *Session) quiesce(ctx context.Context) {
 
 // collect closes every history, ends the cluster, and merges.
 func (s *Session) collect(ctx context.Context) error {
+	s.owner.stopMetrics()
 	s.Problem("close the watches", s.owner.watches.Close())
+	if s.alive() {
+		s.Problem("collect logs", s.Cluster.Collect(ctx, filepath.Join(s.Dir, "logs")))
+	}
 	s.Problem("destroy the cluster", s.Cluster.Destroy(ctx))
-	s.Problem("close this process's histories", errors.Join(s.Close(), s.owner.phases.Close()))
+	s.Problem("close this process's histories", errors.Join(s.Close(), s.owner.phases.Close(), s.owner.faults.Close(), s.owner.scenarios.Close()))
 	pairs, err := observe.ClockPairs(s.events())
 	if err != nil {
 		return err
@@ -110,13 +114,16 @@ func (s *Session) check() (report.Report, error) {
 // abandon takes a session away that did not come up.
 func (s *Session) abandon(ctx context.Context) error {
 	var errs []error
+	if s.owner.stopMetrics != nil {
+		s.owner.stopMetrics()
+	}
 	if s.owner.watches != nil {
 		errs = append(errs, s.owner.watches.Close())
 	}
 	if s.Cluster != nil {
 		errs = append(errs, s.Cluster.Destroy(ctx))
 	}
-	errs = append(errs, s.Close(), s.owner.phases.Close())
+	errs = append(errs, s.Close(), s.owner.phases.Close(), s.owner.faults.Close(), s.owner.scenarios.Close())
 	s.unpublish()
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("take the run away: %w", err)

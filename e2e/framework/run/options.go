@@ -15,15 +15,20 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"time"
 
 	"headroom/drivers"
 	"headroom/e2e/framework/binaries"
+	"headroom/e2e/framework/cluster/kind"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/report"
+	"headroom/e2e/framework/scenario"
 	"headroom/e2e/framework/versions"
 )
 
@@ -36,8 +41,17 @@ type Options struct {
 	RunDir string
 	// Driver is the driver under test: a built-in's or persona's name, or a path.
 	Driver string
-	// Kubernetes is the version of every component; zero means the newest that is supported by default.
+	// Provider is one of Providers; "" means the first.
+	Provider string
+	// Topology names a kind cluster's nodes, or is a path to a file; "" means the provider's default.
+	Topology string
+	// Kubernetes is the version of every component that Components does not name; zero means the newest that is supported by default.
 	Kubernetes versions.Version
+	// Components are versions of single components, and Gates their feature gates.
+	Components map[string]versions.Version
+	Gates      map[string]map[string]bool
+	// Figures override what the driver declares of its policy; zero ones stay.
+	Figures scenario.Figures
 	// Cache is the root of the binaries' cache; "" means the user's.
 	Cache string
 	// Seed drives all random choices; 0 means a new one.
@@ -68,8 +82,11 @@ type plan struct {
 	Options
 	run        string
 	definition *drivers.Definition
+	topology   kind.Topology
 	reference  string // what drivers.Load takes, with an absolute path
 	header     history.Header
+	// executables are those of the local provider's components, by name.
+	executables map[string]string
 }
 
 // prepare checks everything that can be checked before anything starts, and makes the run directory last.
@@ -90,11 +107,17 @@ func prepare(o Options) (*plan, error) {
 			return nil, &InputError{Err: err}
 		}
 	}
+	if p.definition.Figures, err = Override(p.definition.Figures, o.Figures); err != nil {
+		return nil, &InputError{Err: err, Remedy: "correct driver.figures of the scenario"}
+	}
 	if o.Kubernetes == "" {
 		p.Kubernetes = versions.Default().Version
 	}
 	if _, err := versions.Lookup(p.Kubernetes); err != nil {
 		return nil, &InputError{Err: err}
+	}
+	if err := p.checkProvider(); err != nil {
+		return nil, err
 	}
 	if o.Seed == 0 {
 		p.Seed = int64(mathrand.Uint32()) + 1 // short enough to type
@@ -111,7 +134,7 @@ func prepare(o Options) (*plan, error) {
 		return nil, &InputError{Err: err}
 	}
 	p.header = history.Header{
-		Schema: history.Schema, Run: p.run, Seed: p.Seed, Provider: "local", Versions: map[string]string{},
+		Schema: history.Schema, Run: p.run, Seed: p.Seed, Provider: p.Provider, Topology: p.topology.Name, Versions: map[string]string{},
 		Params: history.Params{Slack: history.Duration(DefaultSlack), Driver: p.definition.Params()},
 	}
 	return p, makeRunDir(p.RunDir)
@@ -144,8 +167,20 @@ func (p *plan) ensureBinaries(ctx context.Context) (binaries.Paths, error) {
 	if err != nil {
 		return nil, err
 	}
+	for _, name := range slices.Sorted(maps.Keys(p.Components)) {
+		other, err := binaries.Ensure(ctx, binaries.Options{Cache: p.Cache, Kubernetes: p.Components[name], Components: []string{name}, Out: p.Out})
+		if err != nil {
+			return nil, err
+		}
+		paths[name] = other[name]
+	}
 	for name, b := range paths {
 		p.header.Versions[name] = b.Version.String()
+	}
+	for component, gates := range p.Gates {
+		for gate, on := range gates { // as checks look for them: what is not the version's default
+			p.header.Versions[component+"/"+gate] = strconv.FormatBool(on)
+		}
 	}
 	return paths, writeJSON(filepath.Join(p.RunDir, report.FileHeader), p.header)
 }

@@ -26,11 +26,16 @@ type Outcome struct {
 	Failure error
 	// NotTried says why the spec was not run at all; the requirement is then open.
 	NotTried string
+	// Skipped says why this provider cannot run the spec; the requirement does not apply then.
+	Skipped string
 }
 
 // EndSpec records how a spec ended. A failure of the environment leaves the requirement open; one of the driver's own names the driver.
 func (s *Session) EndSpec(r Requirement, o Outcome) {
 	o.Failure = s.unlessGone(o.Failure)
+	if unsupported := (*cluster.UnsupportedError)(nil); errors.As(o.Failure, &unsupported) {
+		o.Skipped, o.Failure = unsupported.Error(), nil
+	}
 	body := history.Spec{Title: r.Claim, Boundary: r.Boundary, Outcome: "Held"}
 	phase := history.OK
 	var driver *cluster.DriverError
@@ -38,6 +43,8 @@ func (s *Session) EndSpec(r Requirement, o Outcome) {
 	var other blamed
 	var unreached *url.Error // this process could not reach the API server or the backend: no spec breaks the way there
 	switch {
+	case o.Skipped != "":
+		phase, body.Outcome, body.Skipped, body.Message = history.Observed, "", true, o.Skipped
 	case o.NotTried != "":
 		phase, body.Outcome, body.Boundary, body.Message = history.Unknown, "Inconclusive", history.Driver, "not tried: "+o.NotTried
 	case o.Failure == nil:

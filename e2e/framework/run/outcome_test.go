@@ -95,6 +95,13 @@ func TestEndSpecLeavesOpenWhatWasNotTried(t *testing.T) {
 	}
 }
 
+func TestEndSpecSkipsWithAReason(t *testing.T) {
+	e, body := outcomeOf(t, Outcome{Skipped: "provider kind: it takes 6 nodes"})
+	if e.Phase != history.Observed || !body.Skipped || body.Outcome != "" || body.Message != "provider kind: it takes 6 nodes" {
+		t.Errorf("want a skip with its reason and no outcome, got %s %+v", e.Phase, body)
+	}
+}
+
 func TestDriverThatIsDownIsNotTriedAgain(t *testing.T) {
 	s := &Session{Dir: t.TempDir()}
 	r := Requirement{ID: "first"}

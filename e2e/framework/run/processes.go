@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"headroom/e2e/framework/cluster"
-	"headroom/e2e/framework/cluster/local"
 	"headroom/e2e/framework/history"
 )
 
@@ -137,11 +136,10 @@ func (s *Session) part(source string) (p part, err error) {
 
 // unlessGone makes a spec's failure one of the environment when the cluster is gone: whatever fails then says nothing about the product.
 func (s *Session) unlessGone(failure error) error {
-	c, ok := s.Cluster.(*local.Cluster)
-	if failure == nil || !ok {
+	if failure == nil || s.Cluster == nil {
 		return failure
 	}
-	if err := c.Answers(context.Background()); err != nil {
+	if err := s.Cluster.Answers(context.Background()); err != nil {
 		return &cluster.EnvironmentError{Op: "run the cluster", Err: fmt.Errorf("%w; the spec then failed: %v", err, failure)}
 	}
 	return failure

@@ -24,6 +24,8 @@ type Requirement struct {
 	Labels []string
 	// Setup is the bench that the spec runs on.
 	Setup Setup
+	// Unless says why the requirement does not apply to a run, "" where it does; nil means that it always applies.
+	Unless func(history.Header) string
 	// Limit bounds the spec, the bench's making included.
 	Limit time.Duration
 	// Test runs the spec. It fails through Bench.Check or gomega, and may return early when ctx ends.
@@ -34,6 +36,8 @@ type Requirement struct {
 const (
 	// LabelSlow marks specs that wait for a rejection, which takes the kubelet 123 s.
 	LabelSlow = "slow"
+	// LabelLong marks specs that take many minutes or many nodes; they run only where they are asked for.
+	LabelLong = "long"
 	// LabelSmoke marks the few specs that show that everything is connected.
 	LabelSmoke = "smoke"
 )

@@ -14,14 +14,11 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
-	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster"
-	"headroom/e2e/framework/cluster/local"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/observe"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/scenario"
-	"headroom/e2e/framework/versions"
 	"headroom/fixtures/quota"
 )
 
@@ -37,7 +34,9 @@ type Session struct {
 	Definition string
 	Cluster    cluster.Cluster
 	Client     kubernetes.Interface
-	Quota      *quota.Control
+	// Binaries are the run's executables by component, for what can be shown without a cluster; empty where the run has none of its own.
+	Binaries map[string]string
+	Quota    *quota.Control
 
 	process string
 	specs   *history.Writer
@@ -55,16 +54,23 @@ type Session struct {
 
 // owner is what only the maker of a run has.
 type owner struct {
-	local   *local.Cluster
 	phases  *history.Writer
 	watches *observe.Watches
+	// faults and scenarios are opened by the first scenario that is played.
+	faults    *history.Writer
+	scenarios *history.Writer
+	// stopMetrics ends the reading of metrics; nil before it began.
+	stopMetrics func()
 }
 
 // joinInfo is the content of session.json.
 type joinInfo struct {
 	Header     history.Header `json:"header"`
 	Definition string         `json:"definition"`
-	Port       int            `json:"port"`
+	// Binaries are the run's executables by component.
+	Binaries map[string]string `json:"binaries,omitempty"`
+	// Cluster is what the provider's Attach takes.
+	Cluster json.RawMessage `json:"cluster"`
 }
 
 // Start makes a run: its directory, its binaries, its cluster and its observers. On error everything is taken away again but the run directory,
@@ -75,11 +81,11 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 		return nil, err
 	}
 	fmt.Fprintf(p.Out, "run %s  driver %s  seed %d  %s\n", p.run, p.definition.Name, p.Seed, p.RunDir)
-	paths, err := p.ensureBinaries(ctx)
+	provider, err := p.newProvider(ctx)
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{Dir: p.RunDir, Header: p.header, Definition: p.definition.Name, process: "runner", owner: &owner{}}
+	s := &Session{Dir: p.RunDir, Header: p.header, Definition: p.definition.Name, Binaries: p.executables, process: "runner", owner: &owner{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.abandon(context.WithoutCancel(ctx)))
@@ -89,16 +95,9 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 		return nil, cluster.Environment("open the history", err)
 	}
 	s.Phase("create")
-	provider, err := p.provider(paths)
-	if err != nil {
+	if s.Cluster, err = provider.Create(ctx, scenario.Topology{Kubernetes: p.Kubernetes}); err != nil {
 		return nil, err
 	}
-	made, err := provider.Create(ctx, scenario.Topology{Kubernetes: p.Kubernetes})
-	if err != nil {
-		return nil, err
-	}
-	s.owner.local = made.(*local.Cluster)
-	s.Cluster = made
 	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
@@ -106,30 +105,12 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 		return nil, cluster.Environment("watch the cluster", err)
 	}
 	s.observe(func(ctx context.Context) error { return observe.Probe(ctx, s.Cluster.RESTConfig(), s.events(), p.run) })
+	s.owner.stopMetrics = s.readMetrics()
 	if err := s.publish(); err != nil {
 		return nil, cluster.Environment("write the session", err)
 	}
 	s.Phase("steady")
 	return s, nil
-}
-
-// provider is the local provider with this run's executables.
-func (p *plan) provider(paths binaries.Paths) (cluster.Provider, error) {
-	o := local.Options{
-		Run: p.run, RunDir: p.RunDir, Seed: p.Seed, Port: p.Port, Binaries: local.Binaries{}, Versions: map[string]versions.Version{},
-		Drivers: map[string]string{p.definition.Name: p.reference}, Fetch: p.fetch,
-	}
-	for name, b := range paths {
-		o.Binaries[name] = map[versions.Version]string{b.Version: b.Path}
-		o.Versions[name] = b.Version
-	}
-	return local.New(o)
-}
-
-// fetch gets a component's executable at another Kubernetes version, for upgrades.
-func (p *plan) fetch(ctx context.Context, component string, v versions.Version) (string, error) {
-	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: p.Cache, Kubernetes: v, Components: []string{component}, Out: p.Out})
-	return paths[component].Path, err
 }
 
 // Join reaches a run that another process made.
@@ -142,11 +123,11 @@ func Join(ctx context.Context, dir, process string) (*Session, error) {
 	if err := json.Unmarshal(b, &info); err != nil {
 		return nil, cluster.Environment("join the run", err)
 	}
-	c, err := local.Attach(ctx, local.Options{RunDir: dir}, info.Port)
+	c, err := attach(ctx, dir, info)
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{Dir: dir, Header: info.Header, Definition: info.Definition, Cluster: c, process: process}
+	s := &Session{Dir: dir, Header: info.Header, Definition: info.Definition, Binaries: info.Binaries, Cluster: c, process: process}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
@@ -211,7 +192,8 @@ func (s *Session) events() string { return filepath.Join(s.Dir, "events") }
 
 // publish writes what other processes and the user need to reach the cluster.
 func (s *Session) publish() error {
-	if err := writeJSON(filepath.Join(s.Dir, fileSession), joinInfo{Header: s.Header, Definition: s.Definition, Port: s.owner.local.Port()}); err != nil {
+	info := joinInfo{Header: s.Header, Definition: s.Definition, Binaries: s.Binaries, Cluster: s.Cluster.Handle()}
+	if err := writeJSON(filepath.Join(s.Dir, fileSession), info); err != nil {
 		return err
 	}
 	return writeKubeconfig(s.Kubeconfig(), s.Cluster.RESTConfig())
@@ -246,8 +228,4 @@ func writeJSON(path string, v any) error {
 }
 
 // AwaitEnd returns when the cluster has ended, for a process that joined the run.
-func (s *Session) AwaitEnd() {
-	if c, ok := s.Cluster.(*local.Cluster); ok {
-		c.AwaitEnd()
-	}
-}
+func (s *Session) AwaitEnd() { s.Cluster.AwaitEnd() }

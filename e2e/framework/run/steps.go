@@ -181,11 +181,16 @@ func (b *Bench) StillPending(ctx context.Context, pod Pod) {
 }
 
 // Asked counts the NodeGetInfo calls that the kubelet of a node has made so far, from the history.
-func (b *Bench) Asked(ctx context.Context, node string) int {
-	n, err := history.Count(b.events(), history.PrefixCSI+node, func(e history.Event) bool {
+func (b *Bench) Asked(_ context.Context, node string) int {
+	return b.Seen(history.PrefixCSI+node, func(e history.Event) bool {
 		var call history.CSICall
 		return e.Phase == history.Invoke && e.Key == "NodeGetInfo" && e.Decode(&call) == nil && call.Side == history.ClientSide && call.Driver == b.Driver
 	})
+}
+
+// Seen counts the events of one source, so far, that match.
+func (b *Bench) Seen(source string, match func(history.Event) bool) int {
+	n, err := history.Count(b.events(), source, match)
 	b.Check(cluster.Environment("read the history", err))
 	return n
 }

@@ -1,11 +1,12 @@
 package versions
 
 import (
-	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
+
+	"headroom/e2e/framework/strict"
 )
 
 // Load decodes and checks a table. file is for messages only. Every error names file, line and field; all that can be found are reported.
@@ -13,17 +14,17 @@ import (
 // Strict: unknown fields, duplicate keys, missing fields and a second document are errors.
 func Load(file string, data []byte) (Table, error) {
 	var t Table
-	d := decoder{file: file, lines: map[string]int{}}
-	if d.document(data, &t); len(d.errs) == 0 {
-		check(&d, t)
+	d := strict.Decode(file, data, &t)
+	if d.Err() == nil {
+		check(d, t)
 	}
-	if err := errors.Join(d.errs...); err != nil {
+	if err := d.Err(); err != nil {
 		return Table{}, err
 	}
 	return t, nil
 }
 
-func check(d *decoder, t Table) {
+func check(d *strict.File, t Table) {
 	for _, skew := range []struct {
 		field  string
 		minors int
@@ -34,7 +35,7 @@ func check(d *decoder, t Table) {
 		{"skew.apiServers", t.Skew.APIServers},
 	} {
 		if skew.minors < 0 || skew.minors > 5 {
-			d.fail(skew.field, "want 0 to 5 minor versions, got %d", skew.minors)
+			d.Fail(skew.field, "write the number of minor versions", "want 0 to 5 minor versions, got %d", skew.minors)
 		}
 	}
 	var attachers []Version
@@ -51,53 +52,53 @@ func check(d *decoder, t Table) {
 		checkGates(d, at+".gates", r.Gates)
 		checkVersion(d, at+".etcd", r.Etcd)
 		if !slices.Contains(attachers, r.Attacher) {
-			d.fail(at+".attacher", "external-attacher %q has no row in attachers; known: %s", r.Attacher, join(attachers))
+			d.Fail(at+".attacher", "add its row, or name another", "external-attacher %q has no row in attachers; known: %s", r.Attacher, join(attachers))
 		}
 		known = append(known, r.Version)
 	}
 	if !slices.Contains(known, t.DefaultVersion) {
-		d.fail("default", "kubernetes version %q has no row in kubernetes; known: %s", t.DefaultVersion, join(known))
+		d.Fail("default", "add its row, or name another", "kubernetes version %q has no row in kubernetes; known: %s", t.DefaultVersion, join(known))
 	}
 }
 
 // checkVersion requires the canonical form, so that versions can be compared as text.
-func checkVersion(d *decoder, field string, v Version) bool {
+func checkVersion(d *strict.File, field string, v Version) bool {
 	canonical, err := Parse(string(v))
 	switch {
 	case err != nil:
-		d.fail(field, "%v", err)
+		d.Fail(field, "", "%v", err)
 	case canonical != v:
-		d.fail(field, "version %q: write it as %q", v, canonical)
+		d.Fail(field, "", "version %q: write it as %q", v, canonical)
 	default:
 		return true
 	}
 	return false
 }
 
-func checkOrder(d *decoder, field string, v Version, before []Version) {
+func checkOrder(d *strict.File, field string, v Version, before []Version) {
 	if !checkVersion(d, field, v) || len(before) == 0 {
 		return
 	}
 	switch last := before[len(before)-1]; {
 	case slices.Contains(before, v):
-		d.fail(field, "version %q has two rows", v)
+		d.Fail(field, "remove one of the two", "version %q has two rows", v)
 	case v.Compare(last) < 0:
-		d.fail(field, "version %q comes after %q; rows are in ascending order", v, last)
+		d.Fail(field, "move the row", "version %q comes after %q; rows are in ascending order", v, last)
 	}
 }
 
-func checkGates(d *decoder, field string, gates map[string]Gate) {
+func checkGates(d *strict.File, field string, gates map[string]Gate) {
 	for _, name := range slices.Sorted(maps.Keys(gates)) {
 		g, at := gates[name], field+"."+name
 		if !slices.Contains(knownGates, name) {
-			d.fail(at, "unknown feature gate %q; known: %s", name, strings.Join(knownGates, ", "))
+			d.Fail(at, "correct its name, or remove it", "unknown feature gate %q; known: %s", name, strings.Join(knownGates, ", "))
 			continue
 		}
 		if !slices.Contains([]Stage{Alpha, Beta, GA}, g.Stage) {
-			d.fail(at+".stage", "want alpha, beta or ga, got %q (leave out a gate that does not exist)", g.Stage)
+			d.Fail(at+".stage", "leave out a gate that does not exist", "want alpha, beta or ga, got %q", g.Stage)
 		}
 		if g.Locked && g.Stage != GA {
-			d.fail(at+".locked", "only a gate of stage ga can be locked, got stage %q", g.Stage)
+			d.Fail(at+".locked", "write false, or correct the stage", "only a gate of stage ga can be locked, got stage %q", g.Stage)
 		}
 	}
 }

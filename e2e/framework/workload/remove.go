@@ -22,15 +22,22 @@ func (s *Set) Dump(ctx context.Context) {
 	}
 }
 
-// Remove deletes pods first, waits until their volumes are detached, and then deletes the rest. It goes on after an error; the error tells all.
+// Remove deletes controllers and pods first, waits until their volumes are detached, and then deletes the rest. It goes on after an error; the error tells all.
 func (s *Set) Remove(ctx context.Context) error {
 	if s.namespace == "" {
 		return nil
 	}
 	var errs []error
 	now := int64(0)
+	if s.controlled {
+		errs = append(errs, s.removeControllers(ctx))
+	}
 	errs = append(errs, s.client.CoreV1().Pods(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}))
 	errs = append(errs, s.awaitDetached(ctx))
+	s.endProvisioner()
+	if s.provisioner != nil {
+		errs = append(errs, s.client.StorageV1().StorageClasses().Delete(ctx, s.scope, metav1.DeleteOptions{}))
+	}
 	errs = append(errs, s.client.CoreV1().Namespaces().Delete(ctx, s.namespace, metav1.DeleteOptions{}))
 	for _, pv := range s.pvs {
 		errs = append(errs, s.client.CoreV1().PersistentVolumes().Delete(ctx, pv, metav1.DeleteOptions{}))
@@ -47,6 +54,16 @@ func (s *Set) Remove(ctx context.Context) error {
 		return fmt.Errorf("remove the workload of %s: %w", s.scope, err)
 	}
 	return nil
+}
+
+// removeControllers deletes what would make pods again.
+func (s *Set) removeControllers(ctx context.Context) error {
+	policy := metav1.DeletePropagationBackground
+	o, all := metav1.DeleteOptions{PropagationPolicy: &policy}, metav1.ListOptions{}
+	return errors.Join(
+		s.client.AppsV1().Deployments(s.namespace).DeleteCollection(ctx, o, all), s.client.AppsV1().ReplicaSets(s.namespace).DeleteCollection(ctx, o, all),
+		s.client.AppsV1().StatefulSets(s.namespace).DeleteCollection(ctx, o, all), s.client.BatchV1().Jobs(s.namespace).DeleteCollection(ctx, o, all),
+	)
 }
 
 func (s *Set) awaitDetached(ctx context.Context) error {

@@ -4,6 +4,10 @@
 // after each write. Remove takes it all away again. The Kubernetes e2e framework does the waiting and builds the objects; its global state is
 // confined to this package.
 //
+// Volumes come in two ways. Volume makes one beforehand: a volume in the backend, a PersistentVolume, and a claim bound to it. Claims that Kubernetes
+// makes itself (of a StatefulSet, of a generic ephemeral volume) name the set's StorageClass, and a small provisioner of the set's own does the same for
+// each as it appears: no external-provisioner is running. It deletes a PersistentVolume once its claim is gone; in the backend volumes stay until Remove.
+//
 // It makes no claims: whether a pod should run is the caller's business.
 package workload
 
@@ -51,13 +55,17 @@ type Set struct {
 	count   int
 	pvs     []string
 	handles []string
+	made    map[string]bool // by the provisioner
+	// controlled says that there are pods that controllers would make again.
+	controlled  bool
+	provisioner *provisioner // nil until a claim needs it
 }
 
 // New makes the namespace, with its default ServiceAccount, and returns an empty set for volumes of driver.
 func New(ctx context.Context, client kubernetes.Interface, backend Backend, events *history.Writer, scope, driver string) (*Set, error) {
 	framework.TestContext.VerifyServiceAccount = true
 	labels := map[string]string{ScopeLabel: scope, admissionapi.EnforceLevelLabel: string(admissionapi.LevelPrivileged)}
-	s := &Set{client: client, backend: backend, events: events, scope: scope, driver: driver}
+	s := &Set{client: client, backend: backend, events: events, scope: scope, driver: driver, made: map[string]bool{}}
 	err := s.Record("create", "namespace", scope, "", func() error {
 		ns, err := framework.CreateTestingNS(ctx, scope, client, labels)
 		if ns != nil {
@@ -120,10 +128,7 @@ type VolumeOptions struct {
 
 // Volume makes a volume in the backend, a PersistentVolume and a claim bound to it.
 func (s *Set) Volume(ctx context.Context, o VolumeOptions) (Volume, error) {
-	s.mu.Lock()
-	s.count++
-	name := fmt.Sprintf("%s-vol-%d", s.scope, s.count)
-	s.mu.Unlock()
+	name := s.next("vol")
 	if o.Handle == "" {
 		o.Handle = name
 	}
@@ -184,26 +189,7 @@ func (s *Set) secret(ctx context.Context, name, token string) error {
 
 // Pod makes a pod that uses the volumes and runs until it is deleted, on a node that carries all labels of selector.
 func (s *Set) Pod(ctx context.Context, selector map[string]string, volumes ...Volume) (*corev1.Pod, error) {
-	var claims []*corev1.PersistentVolumeClaim
-	for _, v := range volumes {
-		claims = append(claims, v.Claim)
-	}
-	s.mu.Lock()
-	s.count++
-	name := fmt.Sprintf("%s-pod-%d", s.scope, s.count)
-	s.mu.Unlock()
-	pod := e2epod.MakePod(s.namespace, selector, claims, admissionapi.LevelPrivileged, "")
-	pod.GenerateName, pod.Name = "", name
-	pod.Labels = map[string]string{ScopeLabel: s.scope}
-	pod.Spec.TerminationGracePeriodSeconds = new(int64)
-	err := s.Record("create", "pod", s.namespace+"/"+name, "", func() (err error) {
-		pod, err = s.client.CoreV1().Pods(s.namespace).Create(ctx, pod, metav1.CreateOptions{})
-		return err
-	})
-	if err != nil {
-		return nil, fmt.Errorf("make pod %q: %w", name, err)
-	}
-	return pod, nil
+	return s.PodOf(ctx, Template{Selector: selector, Volumes: volumes})
 }
 
 // DeletePod deletes a pod and waits until it is gone.
@@ -232,6 +218,9 @@ func (s *Set) explain(ctx context.Context, err error, pod *corev1.Pod, want stri
 	}
 	// The first line says what was waited for; the others print the whole pod.
 	reason, _, _ := strings.Cut(err.Error(), "\n")
+	if missing := s.unprovided(); missing != nil {
+		return fmt.Errorf("wait for pod %q %s: want it within %s: %s: %w", pod.Name, want, within, reason, missing)
+	}
 	p, getErr := s.client.CoreV1().Pods(pod.Namespace).Get(context.WithoutCancel(ctx), pod.Name, metav1.GetOptions{})
 	if getErr != nil {
 		return fmt.Errorf("wait for pod %q %s: want it within %s: %s: %w", pod.Name, want, within, reason, getErr)

@@ -34,16 +34,19 @@ type backend struct {
 	open     map[string]*Attach         // by Op
 	answered map[string][]time.Duration // when a node's quota was told to somebody, in order
 	held     table[string, int64]       // volumes attached through the API
+	queries
 }
 
 func newBackend() backend {
 	return backend{
 		quotas: table[string, *history.Quota]{}, faults: table[string, *history.Backend]{}, attached: table[Place, bool]{},
 		attaches: map[Place][]*Attach{}, open: map[string]*Attach{}, answered: map[string][]time.Duration{}, held: table[string, int64]{},
+		queries: newQueries(),
 	}
 }
 
 func (b *backend) foldBackend(e history.Event, body *history.Backend) *Attach {
+	b.foldQuery(e, body)
 	switch e.Key {
 	case "quota":
 		b.quotas.of(e.Node).set(e.At, body.Quota, e.Ref())
@@ -83,6 +86,9 @@ func (b *backend) foldAttach(e history.Event, body *history.Backend) *Attach {
 	line := b.attached.of(a.Place)
 	if p, ok := line.Back(0); ok {
 		a.Held = p.Value
+	}
+	if body.Reason == history.ReasonFull {
+		b.refusals[e.Node] = append(b.refusals[e.Node], a)
 	}
 	if body.Decision == history.Accepted {
 		line.set(e.At, true, e.Ref())

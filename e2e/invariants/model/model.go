@@ -43,6 +43,8 @@ type Step struct {
 	Call *Call
 	// Attach is set on backend events with Key "attach".
 	Attach *Attach
+	// Write is set on audit events that answer a write of a CSINode.
+	Write *Write
 }
 
 // Model is the fold. Create it with New.
@@ -59,6 +61,11 @@ type Model struct {
 	components
 	nodes
 	objects
+	recent
+	rejections
+	copies   names
+	declared map[[2]string]bool // user, CSINode: whom the run itself had write
+	placement
 }
 
 // New returns an empty model for a history with header h.
@@ -67,14 +74,15 @@ func New(h history.Header) *Model {
 		h.Params.Slack = history.Duration(DefaultSlack)
 	}
 	d := &h.Params.Driver
-	d.CacheAge, d.LastGoodLife, d.StepInterval = max(0, d.CacheAge), max(0, d.LastGoodLife), max(0, d.StepInterval)
+	d.CacheAge, d.LastGoodLife, d.StepInterval, d.MinInterval = max(0, d.CacheAge), max(0, d.LastGoodLife), max(0, d.StepInterval), max(0, d.MinInterval)
 	var gaps []Gap
 	for _, source := range slices.Sorted(maps.Keys(h.Missing)) {
 		gaps = append(gaps, Gap{Source: source, Reason: h.Missing[source], Declared: true})
 	}
 	return &Model{
 		header: h, gaps: gaps, harness: newHarness(), backend: newBackend(), calls: newCalls(),
-		components: newComponents(), nodes: newNodes(), objects: newObjects(),
+		components: newComponents(), nodes: newNodes(), objects: newObjects(), recent: newRecent(), rejections: newRejections(), copies: names{},
+		declared: map[[2]string]bool{}, placement: newPlacement(),
 	}
 }
 
@@ -84,6 +92,7 @@ func (m *Model) Observe(e history.Event) Step {
 		m.begun, m.first, m.last = true, e.At, e.At
 	}
 	m.last = max(m.last, e.At)
+	m.copies.event(&e)
 	s := Step{Event: e}
 	if e.Phase == history.Gap {
 		m.gap(e)
@@ -97,8 +106,10 @@ func (m *Model) Observe(e history.Event) Step {
 		m.Lose(e.Source, err.Error(), e.Ref())
 		return s
 	}
+	m.copies.body(body)
 	s.Body = body
 	m.fold(&s)
+	m.foldPlacement(s)
 	return s
 }
 
@@ -107,6 +118,7 @@ func (m *Model) fold(s *Step) {
 	switch b := s.Body.(type) {
 	case *history.CSICall:
 		s.Call = m.foldCall(s.Event, b)
+		m.foldKubelet(s.Event, b, s.Call)
 	case *history.Backend:
 		s.Attach = m.foldBackend(s.Event, b)
 	case *history.Component:
@@ -120,11 +132,15 @@ func (m *Model) fold(s *Step) {
 	case *history.CSINode:
 		m.foldWatched(s.Event, b, &m.calls)
 	case *history.Audit:
+		s.Write = m.write(s.Event, b)
 		m.foldAudit(s.Event, b, &m.calls)
 	case *history.Node:
 		m.foldNode(s.Event, b)
+	case *history.Workload:
+		m.declare(b)
 	default:
 		m.foldObject(s.Event, s.Body)
+		m.foldRejection(s.Event, s.Body)
 	}
 }
 
@@ -140,6 +156,8 @@ func bodyOf(source string) any {
 		return &history.Beat{}
 	case history.PrefixWorkload:
 		return &history.Workload{}
+	case history.PrefixMetric:
+		return &history.Metric{}
 	case history.PrefixAPI:
 		return objectOf(rest)
 	}
@@ -169,8 +187,12 @@ func objectOf(resource string) any {
 		return &history.Pod{}
 	case "persistentvolumeclaims":
 		return &history.PVC{}
+	case "persistentvolumes":
+		return &history.PV{}
 	case "volumeattachments":
 		return &history.VolumeAttachment{}
+	case "events":
+		return &history.KubeEvent{}
 	}
 	return nil
 }

@@ -34,6 +34,31 @@ type objects struct {
 	volumeOf    map[string]string          // claim -> volume
 	claimOf     map[string]string          // volume -> claim
 	attachments map[onNode]*Attachment
+	deleted     []goneObject // what was deleted of late, oldest first
+}
+
+// goneFor is how long a deleted object is remembered.
+const goneFor = 10 * time.Minute
+
+// goneObject is a deleted pod, by its UID, or a deleted attachment.
+type goneObject struct {
+	at         time.Duration
+	uid        string
+	attachment onNode
+}
+
+// forget drops what was deleted long ago, unless it has come again.
+func (o *objects) forget(now time.Duration) {
+	for len(o.deleted) > 0 && o.deleted[0].at < Minus(now, goneFor) {
+		g := o.deleted[0]
+		o.deleted = o.deleted[1:]
+		if p := o.pods[g.uid]; p != nil && p.Gone {
+			delete(o.pods, g.uid)
+		}
+		if a := o.attachments[g.attachment]; a != nil && a.Gone {
+			delete(o.attachments, g.attachment)
+		}
+	}
 }
 
 func newObjects() objects {
@@ -68,6 +93,9 @@ func (o *objects) foldObject(e history.Event, body any) {
 			return
 		}
 		o.attachments[key] = &Attachment{VolumeAttachment: *b, Name: e.Key, Gone: b.Type == "DELETED", Ref: e.Ref()}
+		if b.Type == "DELETED" {
+			o.deleted = append(o.deleted, goneObject{at: e.At, attachment: key})
+		}
 	}
 }
 
@@ -77,7 +105,11 @@ func (o *objects) foldPod(e history.Event, b *history.Pod) {
 		uid = e.Key
 	}
 	p := &Pod{Pod: *b, Name: e.Key, Namespace: namespace(e.Key), Gone: b.Type == "DELETED", Ref: e.Ref()}
+	o.forget(e.At)
 	o.pods[uid] = p
+	if p.Gone {
+		o.deleted = append(o.deleted, goneObject{at: e.At, uid: uid})
+	}
 	for _, claim := range b.Claims {
 		claim = p.Namespace + "/" + claim
 		if o.podsOf[claim] == nil {
@@ -86,6 +118,9 @@ func (o *objects) foldPod(e history.Event, b *history.Pod) {
 		o.podsOf[claim][uid] = p
 		if p.Gone {
 			delete(o.podsOf[claim], uid)
+		}
+		if len(o.podsOf[claim]) == 0 {
+			delete(o.podsOf, claim)
 		}
 	}
 }

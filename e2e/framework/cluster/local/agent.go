@@ -36,9 +36,7 @@ type agent struct {
 
 	processes []*process
 	gates     []*gate.Gate
-
-	mu         sync.Mutex
-	registrars []*registrar.Registrar
+	fronts    map[string]*front // by driver
 
 	ready    chan struct{}
 	readyErr error
@@ -47,7 +45,7 @@ type agent struct {
 
 // nodeMain is a node agent: the first process of a node's mount namespace.
 func nodeMain([]string) int {
-	a := &agent{ready: make(chan struct{})}
+	a := &agent{fronts: map[string]*front{}, ready: make(chan struct{})}
 	if err := a.open(os.Stdin); err != nil {
 		fmt.Fprintf(os.Stderr, "headroom: node: %v\n", err)
 		return 1
@@ -82,7 +80,7 @@ func (a *agent) open(in io.Reader) error {
 		return err
 	}
 	cell := a.cfg.Cell
-	a.binaries = &executables{paths: cell.Binaries}
+	a.binaries = &executables{paths: cell.Binaries, gates: cell.Gates}
 	var err error
 	if a.events, err = history.Create(cell.eventsDir(), cell.Run, history.PrefixComponent+a.cfg.Node); err != nil {
 		return err
@@ -120,22 +118,27 @@ func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error)
 		return nil, fmt.Errorf("driver %q: %w", d.Name, err)
 	}
 	backend := driverSocket(a.cfg.Node, d.Name)
-	front := filepath.Join(kubeletDir, "plugins", d.Name, "csi.sock")
+	csi := filepath.Join(kubeletDir, "plugins", d.Name, "csi.sock")
 	state := driverState(a.cfg.Node, d.Name)
 	registry := filepath.Join(kubeletDir, "plugins_registry")
-	for _, dir := range []string{filepath.Dir(backend), filepath.Dir(front), state, registry} {
+	for _, dir := range []string{filepath.Dir(backend), filepath.Dir(csi), state, registry} {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			return nil, err
 		}
 	}
-	g, err := gate.New(gate.Options{Listen: front, Driver: "unix://" + backend, DriverName: d.Name, Node: a.cfg.Node, History: a.calls})
+	g, err := gate.New(gate.Options{Listen: csi, Driver: "unix://" + backend, DriverName: d.Name, Node: a.cfg.Node, History: a.calls})
 	if err != nil {
 		return nil, err
 	}
 	go func() { report("gate of driver "+d.Name, g.Serve(context.Background())) }()
 	a.gates = append(a.gates, g)
-	p := a.process("driver@"+a.cfg.Node+"/"+d.Name, "", func(versions.Version) (*exec.Cmd, error) {
+	f := newFront(g, csi, registrar.Options{
+		Socket: filepath.Join(registry, d.Name+"-reg.sock"), Endpoint: csi, DriverName: d.Name, Node: a.cfg.Node, History: a.calls,
+	})
+	a.fronts[d.Name] = f
+	p := a.process("driver@"+a.cfg.Node+"/"+d.Name, "", func(release versions.Version) (*exec.Cmd, error) {
 		return def.NodeCommand(drivers.Instance{
+			Release:  string(release),
 			Endpoint: "unix://" + backend, DriverName: d.Name, NodeID: a.cfg.Node, Zone: a.cfg.Zone, StateDir: state,
 			Backend: "http://" + quotaData, Seed: cell.Seed + int64(a.cfg.Index),
 		})
@@ -146,16 +149,10 @@ func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error)
 			return &cluster.DriverError{Driver: d.Name, Node: a.cfg.Node, Err: err}
 		}
 		// As a registrar sidecar does: register once the driver answers.
-		r, err := registrar.New(registrar.Options{
-			Socket: filepath.Join(registry, d.Name+"-reg.sock"), Endpoint: front, DriverName: d.Name, Node: a.cfg.Node, History: a.calls,
-		})
+		r, err := f.open()
 		if err != nil {
 			return err
 		}
-		go func() { report("registrar of driver "+d.Name, r.Serve(context.Background())) }()
-		a.mu.Lock()
-		a.registrars = append(a.registrars, r)
-		a.mu.Unlock()
 		return a.awaitRegistered(ctx, r, d.Name, p)
 	}, nil
 }
@@ -209,6 +206,7 @@ func (a *agent) handler() http.Handler {
 		}
 		return all, nil
 	}))
+	mux.HandleFunc("POST /front", handle(a.setFront))
 	mux.HandleFunc("POST /act", handle(func(ctx context.Context, act action) (none, error) {
 		<-a.ready
 		i := slices.IndexFunc(a.processes, func(p *process) bool { return p.id == act.ID })
@@ -233,10 +231,8 @@ func (a *agent) shutdown() int {
 	}
 	group.Wait()
 	var errs []error
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	for _, r := range a.registrars {
-		errs = append(errs, r.Close())
+	for _, f := range a.fronts {
+		errs = append(errs, f.close())
 	}
 	for _, g := range a.gates {
 		errs = append(errs, g.Close())

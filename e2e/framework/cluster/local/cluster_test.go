@@ -87,7 +87,7 @@ func testComponents(t *testing.T, cell *testCluster) {
 
 // Another process reaches the cell through its run directory and its port.
 func testAttach(t *testing.T, cell *testCluster) {
-	other, err := Attach(t.Context(), Options{RunDir: cell.options.RunDir}, cell.Port())
+	other, err := Attach(t.Context(), Options{RunDir: cell.options.RunDir}, cell.Handle())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -101,7 +101,7 @@ func testAttach(t *testing.T, cell *testCluster) {
 	if err := other.Destroy(t.Context()); err == nil {
 		t.Error("destroy an attached cluster: want an error")
 	}
-	if _, err := Attach(t.Context(), Options{RunDir: t.TempDir()}, cell.Port()); err == nil {
+	if _, err := Attach(t.Context(), Options{RunDir: t.TempDir()}, cell.Handle()); err == nil {
 		t.Error("attach where there is no cell: want an error")
 	}
 }

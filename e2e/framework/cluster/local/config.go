@@ -4,8 +4,11 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
+	"maps"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"sync"
 
 	"headroom/drivers"
@@ -43,8 +46,12 @@ type cellConfig struct {
 	Binaries Binaries `json:"binaries"`
 	// Versions maps a component kind to the version that it starts with.
 	Versions map[string]versions.Version `json:"versions"`
+	// Gates are feature gates by component kind.
+	Gates map[string]map[string]bool `json:"gates,omitempty"`
 	// Drivers maps what DriverSpec.Definition may name to what drivers.Load takes.
 	Drivers map[string]string `json:"drivers"`
+	// Figures replace the declared figures of drivers, by definition.
+	Figures map[string]drivers.Figures `json:"figures,omitempty"`
 	// Preserve are directories that must stay visible when /var/lib is covered by the cell's own.
 	Preserve []string `json:"preserve"`
 	Seed     int64    `json:"seed"`
@@ -57,6 +64,7 @@ type Binaries map[string]map[versions.Version]string
 type executables struct {
 	mu    sync.Mutex
 	paths Binaries
+	gates map[string]map[string]bool
 }
 
 // add makes another version known.
@@ -78,8 +86,20 @@ func (t *executables) command(component string, args ...string) func(versions.Ve
 		if !ok {
 			return nil, fmt.Errorf("no %s %s among the binaries of this run", component, v)
 		}
-		return exec.Command(path, args...), nil
+		return exec.Command(path, append(slices.Clone(args), t.gateFlags(component)...)...), nil
 	}
+}
+
+// gateFlags set a component's feature gates.
+func (t *executables) gateFlags(component string) []string {
+	var set []string
+	for _, gate := range slices.Sorted(maps.Keys(t.gates[component])) {
+		set = append(set, fmt.Sprintf("%s=%t", gate, t.gates[component][gate]))
+	}
+	if len(set) == 0 {
+		return nil
+	}
+	return []string{"--feature-gates", strings.Join(set, ",")}
 }
 
 func (c *cellConfig) logFile(id string) string {
@@ -92,7 +112,11 @@ func (c *cellConfig) driver(name string) (*drivers.Definition, error) {
 	if !ok {
 		return nil, fmt.Errorf("driver definition %q is not part of this run", name)
 	}
-	return drivers.Load(reference)
+	def, err := drivers.Load(reference)
+	if figures, ok := c.Figures[name]; ok && err == nil {
+		def.Figures = figures
+	}
+	return def, err
 }
 
 func (c *cellConfig) eventsDir() string { return filepath.Join(c.RunDir, "events") }

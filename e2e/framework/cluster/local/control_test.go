@@ -97,3 +97,17 @@ func TestActionApply(t *testing.T) {
 		t.Errorf("unknown action: got %v", err)
 	}
 }
+
+func TestMetricsOfNobody(t *testing.T) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /metrics/{component}", (&cell{}).serveMetrics)
+	s := httptest.NewServer(mux)
+	t.Cleanup(s.Close)
+	control := newControlClient(func(ctx context.Context) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "tcp", s.Listener.Addr().String())
+	})
+	got, err := control.get(t.Context(), "/metrics/nobody")
+	if want := `ask the cell (/metrics/nobody): it answers 404 Not Found: component "nobody": its metrics cannot be read`; err == nil || strings.TrimSpace(err.Error()) != want {
+		t.Errorf("want error %q, got %q, %v", want, got, err)
+	}
+}

@@ -43,6 +43,7 @@ type cell struct {
 	cfg      cellConfig
 	binaries *executables
 	events   *history.Writer
+	metrics  *history.Writer // what components counted, read before they end
 	ca       *authority
 
 	admin     pair
@@ -101,9 +102,12 @@ func newCell(in io.Reader) (*cell, error) {
 	if err := json.NewDecoder(in).Decode(&c.cfg); err != nil {
 		return nil, fmt.Errorf("read configuration: %w", err)
 	}
-	c.binaries = &executables{paths: c.cfg.Binaries}
+	c.binaries = &executables{paths: c.cfg.Binaries, gates: c.cfg.Gates}
 	var err error
-	c.events, err = history.Create(c.cfg.eventsDir(), c.cfg.Run, history.PrefixComponent+"cell")
+	if c.events, err = history.Create(c.cfg.eventsDir(), c.cfg.Run, history.PrefixComponent+"cell"); err != nil {
+		return nil, err
+	}
+	c.metrics, err = history.Create(c.cfg.eventsDir(), c.cfg.Run, history.PrefixMetric+"cell")
 	return c, err
 }
 
@@ -136,6 +140,7 @@ func (c *cell) handler() http.Handler {
 	mux.HandleFunc("POST /components", handle(func(ctx context.Context, _ none) ([]componentStatus, error) { return c.components(ctx) }))
 	mux.HandleFunc("POST /act", handle(func(ctx context.Context, a action) (none, error) { return none{}, c.act(ctx, a) }))
 	mux.HandleFunc("POST /endpoint", handle(func(_ context.Context, r endpointRequest) (none, error) { return none{}, c.setEndpoint(r) }))
+	mux.HandleFunc("POST /front", handle(c.setFront))
 	mux.HandleFunc("POST /nodes/add", handle(c.addNode))
 	mux.HandleFunc("POST /nodes/remove", handle(c.removeNode))
 	mux.HandleFunc("POST /drivers/add", handle(c.addDriver))
@@ -147,6 +152,7 @@ func (c *cell) handler() http.Handler {
 		_ = http.NewResponseController(w).Flush() // the parent may be gone
 		os.Exit(code)
 	})
+	mux.HandleFunc("GET /metrics/{component}", c.serveMetrics)
 	// The backend's control interface shares the socket, so that the host needs no second way in.
 	mux.Handle("/control/", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: quotaControl}))
 	return mux
@@ -219,6 +225,9 @@ func (c *cell) act(ctx context.Context, a action) error {
 	case own != nil:
 		return a.apply(ctx, own)
 	case n != nil:
+		if a.Do == "stop" && a.ID == "kubelet@"+n.name {
+			c.readMetrics(ctx, n)
+		}
 		return n.control.call(ctx, "/act", a, nil)
 	}
 	return fmt.Errorf("no component %q in this cluster", a.ID)
@@ -245,6 +254,7 @@ func (c *cell) shutdown() int {
 		}
 		group.Wait()
 	}
+	c.readAllMetrics()
 	stop("node-agent@", cluster.Terminate)
 	stop("csi-attacher@", cluster.Kill)
 	for _, d := range gates {
@@ -252,7 +262,7 @@ func (c *cell) shutdown() int {
 	}
 	stop("driver-controller@", cluster.Kill)
 	stop("quota", cluster.Terminate)
-	errs = append(errs, c.events.Close())
+	errs = append(errs, c.events.Close(), c.metrics.Close())
 	if err := errors.Join(errs...); err != nil {
 		fmt.Fprintf(os.Stderr, "headroom: cell: shutdown: %v\n", err)
 		return 1

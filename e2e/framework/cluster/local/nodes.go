@@ -32,6 +32,7 @@ type node struct {
 	drivers []string
 	agent   *process
 	control *controlClient
+	port    int // of the kubelet
 }
 
 // componentKubeconfig makes an endpoint and a kubeconfig that uses it, for a component that is the API user given.
@@ -109,7 +110,7 @@ func (c *cell) addNode(ctx context.Context, spec cluster.NodeSpec) (_ none, err 
 		cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWNS}
 		return cmd, nil
 	})
-	n := &node{name: spec.Name, drivers: spec.Drivers, agent: agent, control: newControlClient(func(ctx context.Context) (net.Conn, error) {
+	n := &node{name: spec.Name, drivers: spec.Drivers, agent: agent, port: cfg.Port, control: newControlClient(func(ctx context.Context) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	})}
 	agent.healthy = func(ctx context.Context) error {
@@ -214,6 +215,7 @@ func (c *cell) removeNode(ctx context.Context, r nodeName) (none, error) {
 	delete(c.nodes, r.Name)
 	c.mu.Unlock()
 	if n != nil {
+		c.readMetrics(ctx, n)
 		_ = n.agent.stop(ctx, cluster.Terminate) // stop of a process never fails
 		c.forget(n.agent)
 		n.control.http.CloseIdleConnections()
@@ -235,6 +237,7 @@ type driverController struct {
 
 	starting sync.Mutex // held while the attacher is started
 	attacher *process   // nil until it runs
+	before   *front     // nil until it is asked for
 }
 
 func (d *driverController) closeGate() error {

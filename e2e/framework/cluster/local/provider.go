@@ -43,6 +43,10 @@ type Options struct {
 	Fetch func(ctx context.Context, component string, v versions.Version) (string, error)
 	// Drivers maps what DriverSpec.Definition may name to what drivers.Load takes; a path must be absolute.
 	Drivers map[string]string
+	// Gates are feature gates by component kind.
+	Gates map[string]map[string]bool
+	// Figures replace the declared figures of drivers, by the key of Drivers.
+	Figures map[string]drivers.Figures
 	// Seed is handed to drivers, with the node's number added.
 	Seed int64
 	// Port is the host port of the API server; 0 means any.
@@ -112,16 +116,6 @@ type Cluster struct {
 // controlSocket is where a cell's control interface listens.
 func controlSocket(runDir string) string { return filepath.Join(runDir, "control.sock") }
 
-// Attach reaches a cell that another process made in the same run directory; o needs RunDir only, and Fetch if components shall be upgraded. The
-// cell's life stays its maker's: Destroy of an attached cluster is an error.
-func Attach(ctx context.Context, o Options, port int) (*Cluster, error) {
-	c := &Cluster{options: o, port: port}
-	if err := c.connect(ctx); err != nil {
-		return nil, cluster.Environment("attach to the cell", err)
-	}
-	return c, nil
-}
-
 // connect waits for the control plane and becomes its administrator.
 func (c *Cluster) connect(ctx context.Context) error {
 	c.control = newControlClient(func(ctx context.Context) (net.Conn, error) { return dialUnix(ctx, controlSocket(c.options.RunDir)) })
@@ -146,9 +140,6 @@ func (c *Cluster) connect(ctx context.Context) error {
 	}
 	return nil
 }
-
-// Port is the host port at which the API server answers.
-func (c *Cluster) Port() int { return c.port }
 
 // RESTConfig returns the administrator's configuration.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.rest) }
@@ -276,10 +267,11 @@ func (p *component) Stop(ctx context.Context, how cluster.Signal) error {
 func (p *component) Pause(ctx context.Context) error  { return p.act(ctx, action{Do: "pause"}) }
 func (p *component) Resume(ctx context.Context) error { return p.act(ctx, action{Do: "resume"}) }
 
-// Start fetches the executable of another version where the run does not have it yet.
+// Start fetches the executable of another version where the run does not have it yet. A driver under test is one executable, which plays the release
+// that it is given.
 func (p *component) Start(ctx context.Context, v versions.Version) error {
 	a := action{Do: "start", Version: v}
-	if v != "" && v != p.Version() {
+	if v != "" && v != p.Version() && kindOf(p.ID()) != "driver" {
 		if p.cluster.options.Fetch == nil {
 			return fmt.Errorf("start %s at %s: this run has no source of other versions than %s", p.ID(), v, p.Version())
 		}

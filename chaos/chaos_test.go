@@ -1,0 +1,327 @@
+package chaos
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"math/rand/v2"
+	"net/http/httptest"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"go.yaml.in/yaml/v3"
+	"google.golang.org/grpc/codes"
+
+	"headroom/drivers/gate"
+	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/scenario"
+	"headroom/e2e/framework/versions"
+	"headroom/fixtures/quota"
+)
+
+var update = flag.Bool("update", false, "write the faults into docs/writing-a-scenario.md anew")
+
+// TestDocs holds the table of faults in the documentation to the faults.
+func TestDocs(t *testing.T) {
+	const file, head = "../docs/writing-a-scenario.md", "|---|---|---|\n"
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	before, after, found := strings.Cut(string(text), head)
+	if !found {
+		t.Fatalf("%s: want a table of faults", file)
+	}
+	var rows strings.Builder
+	for _, name := range Names() {
+		f, _ := Find(name)
+		var targets []string
+		for _, c := range f.Targets {
+			targets = append(targets, string(c))
+		}
+		fmt.Fprintf(&rows, "| `%s` | %s | %s |\n", name, strings.Join(targets, ", "), f.Doc)
+	}
+	if *update {
+		if err := os.WriteFile(file, []byte(before+head+rows.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
+	}
+	if after != rows.String() {
+		t.Errorf("%s: the table is not what the faults say: run go test ./chaos -run TestDocs -update", file)
+	}
+}
+
+// TestEveryFaultIsPlayed holds fixtures/scenarios/faults-*.yaml, which show on a cluster that each fault bites and heals, to the faults.
+func TestEveryFaultIsPlayed(t *testing.T) {
+	var text strings.Builder
+	for _, name := range []string{"quota", "driver", "processes", "shared"} {
+		b, err := os.ReadFile("../fixtures/scenarios/faults-" + name + ".yaml")
+		if err != nil {
+			t.Fatal(err)
+		}
+		var s struct {
+			Steps []struct {
+				Fault *struct{ Name string }
+			}
+		}
+		if err := yaml.Unmarshal(b, &s); err != nil {
+			t.Fatal(err)
+		}
+		for _, step := range s.Steps {
+			if step.Fault != nil {
+				text.WriteString(step.Fault.Name + "\n")
+			}
+		}
+	}
+	for _, name := range Names() {
+		if !strings.Contains("\n"+text.String(), "\n"+name+"\n") {
+			t.Errorf("fault %q is in none of fixtures/scenarios/faults-*.yaml", name)
+		}
+	}
+}
+
+// rig is a target on a real backend without a cluster.
+func rig(t *testing.T, class scenario.Class) Target {
+	t.Helper()
+	server := httptest.NewServer(quota.NewServer(quota.Options{}).Control())
+	t.Cleanup(server.Close)
+	c := quota.NewControl(server.URL, nil)
+	for _, node := range []string{"n1", "n2"} {
+		if err := c.AddNode(t.Context(), node, quota.NodeConfig{Limit: 4, Foreign: 1}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	to := Target{Target: scenario.Target{Class: class}, Nodes: []string{"n1", "n2"}, Driver: "d", Quota: c, Cluster: &fakeCluster{}}
+	if class != scenario.Backend {
+		to.Target.Node = 1
+	}
+	return to
+}
+
+func inject(t *testing.T, name string, to Target, params any) Heal {
+	t.Helper()
+	f, ok := Find(name)
+	if !ok {
+		t.Fatalf("no fault %q", name)
+	}
+	if params == nil {
+		params = f.New()
+	}
+	heal, err := f.Inject(t.Context(), to, rand.New(rand.NewPCG(1, 2)), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return heal
+}
+
+func state(t *testing.T, to Target) map[string]quota.NodeState {
+	t.Helper()
+	s, err := to.Quota.State(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return s.Nodes
+}
+
+func TestQuotaFaultsBiteAndHeal(t *testing.T) {
+	two, six := int64(2), int64(6)
+	for name, c := range map[string]struct {
+		fault  string
+		class  scenario.Class
+		params any
+		bites  func(map[string]quota.NodeState) bool
+	}{
+		"drop":         {"quota-drop", scenario.OnNode, &moveParams{To: &two}, func(n map[string]quota.NodeState) bool { return n["n1"].Quota.Limit == 2 }},
+		"random drop":  {"quota-drop", scenario.OnNode, nil, func(n map[string]quota.NodeState) bool { return n["n1"].Quota.Limit < 4 }},
+		"raise":        {"quota-raise", scenario.OnNode, &moveParams{To: &six}, func(n map[string]quota.NodeState) bool { return n["n1"].Quota.Limit == 6 }},
+		"random raise": {"quota-raise", scenario.OnNode, nil, func(n map[string]quota.NodeState) bool { return n["n1"].Quota.Limit > 4 }},
+		"foreign":      {"foreign-attachment", scenario.OnNode, &foreignParams{Count: 2}, func(n map[string]quota.NodeState) bool { return n["n1"].Quota.Foreign == 3 }},
+		"outage":       {"quota-outage", scenario.Backend, nil, func(n map[string]quota.NodeState) bool { return n["n1"].Fault != nil && n["n2"].Fault != nil }},
+		"outage of one": {"quota-outage", scenario.OnNode, &outageParams{Mode: quota.Hang}, func(n map[string]quota.NodeState) bool {
+			return n["n1"].Fault.Mode == quota.Hang && n["n2"].Fault == nil
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			to := rig(t, c.class)
+			heal := inject(t, c.fault, to, c.params)
+			if now := state(t, to); !c.bites(now) {
+				t.Errorf("it does not bite: %+v", now)
+			}
+			if err := heal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if n := state(t, to)["n1"]; n.Quota.Limit != 4 || n.Quota.Foreign != 1 || n.Fault != nil {
+				t.Errorf("it does not heal: %+v", n)
+			}
+		})
+	}
+}
+
+func TestLimitsMoveTheRightWay(t *testing.T) {
+	four := int64(4)
+	for _, name := range []string{"quota-drop", "quota-raise"} {
+		f, _ := Find(name)
+		if _, err := f.Inject(t.Context(), rig(t, scenario.OnNode), rand.New(rand.NewPCG(1, 2)), &moveParams{To: &four}); err == nil {
+			t.Errorf("%s from 4 to 4: want an error, got none", name)
+		}
+	}
+}
+
+// fakeCluster records what the faults ask of a cluster.
+type fakeCluster struct {
+	cluster.Cluster
+	calls []string
+	rule  gate.Rule
+}
+
+func (c *fakeCluster) note(format string, args ...any) error {
+	c.calls = append(c.calls, fmt.Sprintf(format, args...))
+	return nil
+}
+
+func (c *fakeCluster) AddRule(_ context.Context, node, driver string, rule gate.Rule) (string, error) {
+	c.rule = rule
+	return "7", c.note("rule %s %s", node, driver)
+}
+
+func (c *fakeCluster) RemoveRule(_ context.Context, node, driver, id string) error {
+	return c.note("unrule %s %s %s", node, driver, id)
+}
+
+func (c *fakeCluster) SetSocket(_ context.Context, node, driver, socket string, there bool) error {
+	return c.note("socket %s %s %s %t", node, driver, socket, there)
+}
+
+func (c *fakeCluster) Register(_ context.Context, node, driver string, surge bool) error {
+	return c.note("register %s %s %t", node, driver, surge)
+}
+
+func (c *fakeCluster) SetEndpoint(_ context.Context, component, mode string) error {
+	return c.note("endpoint %s %s", component, mode)
+}
+
+func (c *fakeCluster) Components(context.Context) ([]cluster.Component, error) {
+	var all []cluster.Component
+	for _, id := range []string{"kubelet@n1", "kube-scheduler", "driver@n1/d", "csi-attacher@d"} {
+		all = append(all, &fakeProcess{id: id, c: c})
+	}
+	return all, nil
+}
+
+type fakeProcess struct {
+	cluster.Component
+	id string
+	c  *fakeCluster
+}
+
+func (p *fakeProcess) ID() string { return p.id }
+func (p *fakeProcess) Stop(_ context.Context, how cluster.Signal) error {
+	return p.c.note("stop %s %s", p.id, how)
+}
+func (p *fakeProcess) Start(_ context.Context, _ versions.Version) error {
+	return p.c.note("start %s", p.id)
+}
+func (p *fakeProcess) Pause(context.Context) error  { return p.c.note("pause %s", p.id) }
+func (p *fakeProcess) Resume(context.Context) error { return p.c.note("resume %s", p.id) }
+
+func TestClusterFaultsAskAndTakeBack(t *testing.T) {
+	for name, c := range map[string]struct {
+		fault  string
+		class  scenario.Class
+		params any
+		want   string
+	}{
+		"kill":               {"component-kill", scenario.Kubelet, nil, "stop kubelet@n1 KILL; start kubelet@n1"},
+		"pause":              {"component-pause", scenario.Scheduler, nil, "pause kube-scheduler; resume kube-scheduler"},
+		"restart":            {"component-restart", scenario.Attacher, nil, "stop csi-attacher@d TERM; start csi-attacher@d"},
+		"driver":             {"driver-restart", scenario.NodeDriver, &driverRestartParams{Kill: true, Register: true}, "stop driver@n1/d KILL; start driver@n1/d; register n1 d false"},
+		"surge":              {"driver-surge", scenario.NodeDriver, nil, "register n1 d true; register n1 d false"},
+		"registration delay": {"registration-delay", scenario.NodeDriver, nil, "socket n1 d registration false; register n1 d false"},
+		"unlink":             {"socket-unlink", scenario.NodeDriver, nil, "socket n1 d csi false; socket n1 d csi true"},
+		"cut":                {"network-cut", scenario.Kubelet, nil, "endpoint kubelet@n1 refuse; endpoint kubelet@n1 pass"},
+		"rule":               {"csi-slow", scenario.NodeDriver, &slowParams{By: 1e9}, "rule n1 d; unrule n1 d 7"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			fake := &fakeCluster{}
+			to := Target{Target: scenario.Target{Class: c.class, Node: 1}, Nodes: []string{"n1"}, Driver: "d", Cluster: fake}
+			f, _ := Find(c.fault)
+			if err := f.Supports(fake); err != nil {
+				t.Fatal(err)
+			}
+			heal := inject(t, c.fault, to, c.params)
+			if err := heal(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			if got := strings.Join(fake.calls, "; "); got != c.want {
+				t.Errorf("want %q, got %q", c.want, got)
+			}
+		})
+	}
+}
+
+func TestGateFaultsMakeRules(t *testing.T) {
+	minus := int64(-1)
+	for name, c := range map[string]struct {
+		params any
+		want   gate.Rule
+	}{
+		"csi-slow":          {&slowParams{Method: "NodeGetInfo", Times: 2, By: 3e9}, gate.Rule{Method: "NodeGetInfo", Times: 2, Delay: 3e9}},
+		"csi-error":         {&errorParams{Code: "RESOURCE_EXHAUSTED", Message: "m"}, gate.Rule{Code: codes.ResourceExhausted, Message: "m"}},
+		"csi-garbage":       {&garbageParams{MaxVolumes: minus}, gate.Rule{Method: "NodeGetInfo", MaxVolumes: &minus}},
+		"slow-stale-answer": {&staleAnswerParams{Hold: 4e9, Times: 1}, gate.Rule{Method: "NodeGetInfo", Times: 1, Hold: 4e9}},
+	} {
+		fake := &fakeCluster{}
+		inject(t, name, Target{Target: scenario.Target{Class: scenario.NodeDriver, Node: 1}, Nodes: []string{"n1"}, Driver: "d", Cluster: fake}, c.params)
+		got := fake.rule
+		if (got.MaxVolumes == nil) != (c.want.MaxVolumes == nil) || got.MaxVolumes != nil && *got.MaxVolumes != *c.want.MaxVolumes {
+			t.Errorf("%s: want max volumes %v, got %v", name, c.want.MaxVolumes, got.MaxVolumes)
+		}
+		got.MaxVolumes, c.want.MaxVolumes = nil, nil
+		if got != c.want {
+			t.Errorf("%s: want %+v, got %+v", name, c.want, got)
+		}
+	}
+}
+
+func TestParamsAreChecked(t *testing.T) {
+	negative := int64(-1)
+	for field, p := range map[string]scenario.Checked{
+		"to": &moveParams{To: &negative}, "count": &foreignParams{}, "mode": &outageParams{Mode: "broken"},
+		"operations": &outageParams{Mode: quota.Hang, Operations: []quota.Operation{"got"}}, "socket": &unlinkParams{Socket: "tcp"}, "by": &slowParams{},
+		"code": &errorParams{Code: "OK"}, "hold": &staleAnswerParams{}, "verb": &WriterParams{Verb: "put"},
+		"resourceVersion": &WriterParams{Verb: VerbPatch, ResourceVersion: "new"}, "every": &WriterParams{Verb: VerbPatch, ResourceVersion: VersionOld},
+	} {
+		if got, err, remedy := p.Check(); got != field || err == nil || remedy == "" {
+			t.Errorf("%T: want a mistake in %q with a remedy, got %q, %v, %q", p, field, got, err, remedy)
+		}
+	}
+	if field, err, _ := (&cutParams{Mode: "pass"}).Check(); field != "mode" || err == nil {
+		t.Errorf("network-cut: want a mistake in mode, got %q, %v", field, err)
+	}
+	for _, name := range Names() {
+		f, _ := Find(name)
+		if _, ok := f.New().(scenario.Checked); ok && slices.Contains([]string{"stale-writer", "quota-outage", "network-cut", "socket-unlink"}, name) {
+			if _, err, _ := f.New().(scenario.Checked).Check(); err != nil {
+				t.Errorf("%s: want defaults that are right, got %v", name, err)
+			}
+		}
+	}
+}
+
+// TestSupports holds that a cluster without the means says so before anything is injected.
+func TestSupports(t *testing.T) {
+	var bare struct{ cluster.Cluster }
+	for _, name := range []string{"csi-slow", "driver-surge", "network-cut"} {
+		f, _ := Find(name)
+		if err := f.Supports(bare); err == nil || !strings.Contains(err.Error(), "this cluster has no ") {
+			t.Errorf("%s: want what the cluster lacks, got %v", name, err)
+		}
+	}
+	f, _ := Find("quota-drop")
+	if _, err := f.Inject(t.Context(), Target{}, nil, &none{}); err == nil || !strings.Contains(err.Error(), "want parameters of type") {
+		t.Errorf("parameters of another fault: want an error, got %v", err)
+	}
+}

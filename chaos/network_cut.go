@@ -1,0 +1,41 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+
+	"headroom/e2e/framework/scenario"
+)
+
+// cutParams say how a connection fails.
+type cutParams struct {
+	// Mode is refuse (connections are reset) or hang (nothing goes through, and nobody is told).
+	Mode string `yaml:"mode,omitempty"`
+}
+
+// Check implements scenario.Checked.
+func (p *cutParams) Check() (string, error, string) {
+	if p.Mode != "refuse" && p.Mode != "hang" {
+		return "mode", fmt.Errorf("no mode %q", p.Mode), "write refuse or hang"
+	}
+	return "", nil, ""
+}
+
+func init() {
+	define(Fault{
+		Name: "network-cut", Supports: needsNetwork,
+		Targets: []scenario.Class{scenario.Kubelet, scenario.Attacher, scenario.Scheduler, scenario.ControllerManager},
+		Doc:     "One component cannot reach the API server; all others can. Healing restores the way.",
+	}, cutParams{Mode: "refuse"}, func(ctx context.Context, t Target, _ *rand.Rand, p *cutParams) (Heal, error) {
+		component, err := t.Component(ctx)
+		if err != nil {
+			return nil, err
+		}
+		c := t.Cluster.(network)
+		if err := c.SetEndpoint(ctx, component.ID(), p.Mode); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error { return c.SetEndpoint(ctx, component.ID(), "pass") }, nil
+	})
+}

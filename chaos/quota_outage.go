@@ -1,0 +1,45 @@
+package chaos
+
+import (
+	"context"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+
+	"headroom/e2e/framework/scenario"
+	"headroom/fixtures/quota"
+)
+
+// outageParams say how the backend fails.
+type outageParams struct {
+	// Mode is one of quota.Modes.
+	Mode quota.Mode `yaml:"mode,omitempty"`
+	// Operations are those that fail; all when left out.
+	Operations []quota.Operation `yaml:"operations,omitempty"`
+}
+
+// Check implements scenario.Checked.
+func (p *outageParams) Check() (string, error, string) {
+	if !slices.Contains(quota.Modes, p.Mode) {
+		return "mode", fmt.Errorf("no mode %q", p.Mode), fmt.Sprintf("write one of %q", quota.Modes)
+	}
+	for _, op := range p.Operations {
+		if !slices.Contains(quota.Operations, op) {
+			return "operations", fmt.Errorf("no operation %q", op), fmt.Sprintf("write some of %q", quota.Operations)
+		}
+	}
+	return "", nil, ""
+}
+
+func init() {
+	define(Fault{
+		Name: "quota-outage", Targets: []scenario.Class{scenario.Backend, scenario.OnNode},
+		Doc: "The backend does not answer as it should, for a node or for all: it resets connections, hangs, answers errors, forbids, or talks nonsense.",
+	}, outageParams{Mode: quota.Refuse}, func(ctx context.Context, t Target, _ *rand.Rand, p *outageParams) (Heal, error) {
+		nodes := t.Affected()
+		if err := t.Quota.Inject(ctx, quota.Fault{Mode: p.Mode, Nodes: nodes, Operations: p.Operations}); err != nil {
+			return nil, err
+		}
+		return func(ctx context.Context) error { return t.Quota.Heal(ctx, nodes...) }, nil
+	})
+}

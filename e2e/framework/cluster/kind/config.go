@@ -1,0 +1,73 @@
+package kind
+
+import (
+	"fmt"
+	"path"
+	"slices"
+
+	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
+)
+
+// nodeRunDir is where every node has the run directory.
+const nodeRunDir = "/headroom/run"
+
+// auditPolicy records who wrote what to storage.k8s.io, and the request before it was handled: a killed API server loses completions, and a request
+// without one is then unknown, not absent.
+const auditPolicy = `apiVersion: audit.k8s.io/v1
+kind: Policy
+rules:
+- level: RequestResponse
+  verbs: [create, update, patch, delete, deletecollection]
+  resources: [{group: storage.k8s.io}]
+- level: None
+`
+
+// apiServerPatch turns the audit log on. The list replaces kind's own, whose one entry is the first here.
+const apiServerPatch = `kind: ClusterConfiguration
+apiServer:
+  extraArgs:
+  - {name: runtime-config, value: ""}
+  - {name: audit-policy-file, value: %[1]s/kind/audit-policy.yaml}
+  - {name: audit-log-path, value: %[1]s/logs/audit.log}
+  - {name: audit-log-maxsize, value: "0"}
+  extraVolumes:
+  - {name: audit-policy, hostPath: %[1]s/kind, mountPath: %[1]s/kind, readOnly: true, pathType: Directory}
+  - {name: audit-log, hostPath: %[1]s/logs, mountPath: %[1]s/logs, pathType: Directory}
+`
+
+// kubeletPatch lets kubelets run on machines that still have cgroup v1; 1.35 and later refuse it otherwise.
+const kubeletPatch = `kind: KubeletConfiguration
+failCgroupV1: false
+`
+
+// initPatch leaves out what an assembled node has no images for. The list replaces kind's own, whose entries are the first two.
+const initPatch = `kind: InitConfiguration
+skipPhases: [preflight, addon/kube-proxy, addon/coredns]
+`
+
+// config is what kind is told.
+func (n *nascent) config() *v1alpha4.Cluster {
+	mounts := []v1alpha4.Mount{{HostPath: n.RunDir, ContainerPath: nodeRunDir}}
+	c := &v1alpha4.Cluster{
+		TypeMeta: v1alpha4.TypeMeta{Kind: "Cluster", APIVersion: "kind.x-k8s.io/v1alpha4"}, Name: n.Name,
+		Networking:           v1alpha4.Networking{APIServerAddress: "127.0.0.1", APIServerPort: int32(n.options.Port)},
+		KubeadmConfigPatches: []string{fmt.Sprintf(apiServerPatch, nodeRunDir), kubeletPatch},
+	}
+	if slices.Contains(n.own, true) {
+		// An assembled node makes its pod network itself, and has no rules for Services: nothing here uses one.
+		c.Networking.DisableDefaultCNI = true
+		c.Networking.KubeProxyMode = "none"
+		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, initPatch)
+	}
+	for i, image := range n.images {
+		role := v1alpha4.WorkerRole
+		if i == 0 {
+			role = v1alpha4.ControlPlaneRole
+		}
+		c.Nodes = append(c.Nodes, v1alpha4.Node{Role: role, Image: image, ExtraMounts: mounts})
+	}
+	return c
+}
+
+// inNode is where a node has a file of the run directory.
+func inNode(name string) string { return path.Join(nodeRunDir, name) }

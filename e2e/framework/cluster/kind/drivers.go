@@ -1,0 +1,222 @@
+package kind
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"headroom/drivers"
+	"headroom/e2e/framework/cluster"
+	"headroom/fixtures/manifests"
+)
+
+// driverLabel marks a driver's pods, driverNode the nodes that shall run it.
+const (
+	driverLabel = "headroom.dev/driver"
+	driverNode  = "driver.headroom.dev/"
+)
+
+// driverContainer is the driver's own container in its pods; a failure of another is not the driver's.
+const driverContainer = "driver"
+
+// idOf is short, where a driver's name may have 63 characters.
+func idOf(driver string) string {
+	sum := sha256.Sum256([]byte(driver))
+	return hex.EncodeToString(sum[:5])
+}
+
+// Backend reaches the quota backend's control interface through the run directory.
+func (c *Cluster) Backend() (string, *http.Client) {
+	return "http://backend", &http.Client{Transport: &http.Transport{
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dialUnix(ctx, c.controlSocket()) },
+	}}
+}
+
+// AddDriver starts a driver's controller and attacher, in one pod on the control plane's node.
+func (c *Cluster) AddDriver(ctx context.Context, s cluster.DriverSpec) (err error) {
+	op := "add driver " + s.Name
+	text, err := c.driverManifest(s)
+	if err != nil {
+		return cluster.Environment(op, err)
+	}
+	defer func() {
+		if err != nil {
+			err = cluster.Environment(op, errors.Join(err, c.RemoveDriver(context.WithoutCancel(ctx), s.Name)))
+		}
+	}()
+	if err := c.apply(ctx, text); err != nil {
+		return err
+	}
+	return c.awaitPod(ctx, "app=controller-"+idOf(s.Name), &cluster.DriverError{Driver: s.Name}, "")
+}
+
+func (c *Cluster) driverManifest(s cluster.DriverSpec) ([]byte, error) {
+	reference, ok := c.Drivers[s.Definition]
+	if !ok {
+		return nil, fmt.Errorf("driver definition %q is not part of this run", s.Definition)
+	}
+	def, err := drivers.Load(reference)
+	if err != nil {
+		return nil, err
+	}
+	i := drivers.Instance{
+		Endpoint: "unix:///csi/driver.sock", DriverName: s.Name, StateDir: "/state", Backend: fmt.Sprintf("http://%s:%d", c.Address, quotaPort), Seed: c.Seed,
+	}
+	controller, err := def.ControllerCommand(i)
+	if err != nil {
+		return nil, err
+	}
+	i.NodeID = "$(NODE_NAME)" // the kubelet fills it in
+	node, err := def.NodeCommand(i)
+	if err != nil {
+		return nil, err
+	}
+	return manifests.Render("driver.yaml", manifests.Driver{
+		Base: c.base(), ID: idOf(s.Name), Name: s.Name, Attacher: c.Attacher, APIServer: c.Address, Controller: words(controller), Node: words(node),
+	})
+}
+
+// awaitPod waits until the one pod that the selector finds, on a node if one is named, is ready. When the driver's container in it has ended, that is failure, filled in; whatever
+// else keeps the pod from being ready is the environment's.
+func (c *Cluster) awaitPod(ctx context.Context, selector string, failure *cluster.DriverError, node string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	options := metav1.ListOptions{LabelSelector: selector}
+	if node != "" {
+		options.FieldSelector = "spec.nodeName=" + node
+	}
+	return poll(ctx, "pod "+selector, func() error {
+		pods, err := c.client.CoreV1().Pods(namespace).List(ctx, options)
+		if err != nil {
+			return err
+		}
+		if len(pods.Items) != 1 {
+			return fmt.Errorf("want one pod, got %d", len(pods.Items))
+		}
+		pod := &pods.Items[0]
+		if why := ended(pod, driverContainer); why != "" {
+			failure.Err = fmt.Errorf("%s%s", why, c.tail(ctx, pod, driverContainer))
+			return &permanent{failure}
+		}
+		return podNotReady(pod)
+	})
+}
+
+// podTrouble says what keeps pods from being ready, and how their containers ended; nil when nothing does.
+func (c *Cluster) podTrouble(ctx context.Context, selector string) error {
+	pods, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil || len(pods.Items) == 0 {
+		return errors.Join(err, fmt.Errorf("no pod %s yet", selector))
+	}
+	var errs []error
+	for i := range pods.Items {
+		pod := &pods.Items[i]
+		errs = append(errs, podNotReady(pod))
+		for _, container := range pod.Spec.Containers {
+			if why := ended(pod, container.Name); why != "" {
+				errs = append(errs, fmt.Errorf("container %s: %s%s", container.Name, why, c.tail(ctx, pod, container.Name)))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ended says how a container of a pod ended; "" when it did not.
+func ended(pod *corev1.Pod, container string) string {
+	for _, s := range pod.Status.ContainerStatuses {
+		for _, state := range []corev1.ContainerState{s.State, s.LastTerminationState} {
+			if t := state.Terminated; s.Name == container && t != nil {
+				return fmt.Sprintf("it ended by itself (%s, exit code %d)", t.Reason, t.ExitCode)
+			}
+		}
+	}
+	return ""
+}
+
+// podNotReady says why a pod is not ready; nil when it is.
+func podNotReady(pod *corev1.Pod) error {
+	for _, cond := range pod.Status.Conditions {
+		if cond.Type == corev1.PodReady && cond.Status == corev1.ConditionTrue {
+			return nil
+		}
+	}
+	for _, s := range pod.Status.ContainerStatuses {
+		if w := s.State.Waiting; w != nil && w.Message != "" {
+			return fmt.Errorf("pod %s: container %s: %s: %s", pod.Name, s.Name, w.Reason, w.Message)
+		}
+	}
+	for _, cond := range pod.Status.Conditions {
+		if cond.Type == corev1.PodScheduled && cond.Status == corev1.ConditionFalse {
+			return fmt.Errorf("pod %s: %s: %s", pod.Name, cond.Reason, cond.Message)
+		}
+	}
+	return fmt.Errorf("pod %s is %s and not ready", pod.Name, pod.Status.Phase)
+}
+
+// tail is the end of a container's log, for an error.
+func (c *Cluster) tail(ctx context.Context, pod *corev1.Pod, container string) string {
+	lines := int64(15)
+	log, err := c.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container, TailLines: &lines}).DoRaw(ctx)
+	if err != nil {
+		return fmt.Sprintf("\n  its log cannot be read: %v", err)
+	}
+	return "\n  last lines of its log:\n    " + strings.ReplaceAll(strings.TrimSpace(string(log)), "\n", "\n    ")
+}
+
+// RemoveDriver takes a driver's objects away, and waits until its pods have closed their histories.
+func (c *Cluster) RemoveDriver(ctx context.Context, name string) error {
+	id := idOf(name)
+	errs := []error{c.saveLogs(ctx, driverLabel+"="+id)}
+	background := metav1.DeletePropagationBackground
+	options := metav1.DeleteOptions{PropagationPolicy: &background}
+	errs = append(errs, unlessGone(c.client.AppsV1().DaemonSets(namespace).Delete(ctx, "node-"+id, options)))
+	errs = append(errs, unlessGone(c.client.AppsV1().Deployments(namespace).Delete(ctx, "controller-"+id, options)))
+	errs = append(errs, c.awaitNoPods(ctx, driverLabel+"="+id))
+	return cluster.Environment("remove driver "+name, errors.Join(errs...))
+}
+
+// awaitNoPods waits until no pod that the selector finds is left.
+func (c *Cluster) awaitNoPods(ctx context.Context, selector string) error {
+	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+	defer cancel()
+	return poll(ctx, "pods "+selector+" to be gone", func() error {
+		pods, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		if err == nil && len(pods.Items) > 0 {
+			err = fmt.Errorf("want no pod, got %d", len(pods.Items))
+		}
+		return err
+	})
+}
+
+// saveLogs appends the logs of pods to the run directory, which outlives them: logs/<node>/<pod>/<container>.log.
+func (c *Cluster) saveLogs(ctx context.Context, selector string) error {
+	pods, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, pod := range pods.Items {
+		dir := filepath.Join(c.RunDir, "logs", pod.Spec.NodeName, pod.Name)
+		for _, container := range pod.Spec.Containers {
+			log, err := c.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container.Name}).DoRaw(ctx)
+			if err != nil {
+				continue // a container that never started has none
+			}
+			if err := os.MkdirAll(dir, 0o755); err != nil {
+				return err
+			}
+			errs = append(errs, os.WriteFile(filepath.Join(dir, container.Name+".log"), log, 0o644))
+		}
+	}
+	return errors.Join(errs...)
+}

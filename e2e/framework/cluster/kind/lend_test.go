@@ -1,0 +1,138 @@
+package kind
+
+import (
+	"context"
+	"errors"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes/fake"
+
+	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/versions"
+)
+
+// pool is a cluster of two workers, the second with an older kubelet, on a false API server.
+func pool(t *testing.T) *Cluster {
+	t.Helper()
+	c := &Cluster{shape: shape{
+		Name: "c", RunDir: t.TempDir(), Workers: []string{"c-worker", "c-worker2"}, Topology: "t",
+		Kubelets: map[string]versions.Version{"c-worker": "v1.36.3", "c-worker2": "v1.35.4"},
+	}}
+	if err := os.MkdirAll(c.dir(), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	client := fake.NewClientset()
+	for _, name := range []string{"c-control-plane", "c-worker", "c-worker2"} {
+		if _, err := client.CoreV1().Nodes().Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := client.StorageV1().CSINodes().Create(t.Context(), &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	c.client = client
+	return c
+}
+
+func TestReserveLendsAllOrNone(t *testing.T) {
+	c := pool(t)
+	first, err := c.Reserve(t.Context(), []cluster.NodeSpec{{}})
+	if err != nil || len(first) != 1 || first[0] != "c-worker" {
+		t.Fatalf("want the first worker, got %q (error: %v)", first, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*pollInterval)
+	defer cancel()
+	var env *cluster.EnvironmentError
+	if _, err := c.Reserve(ctx, []cluster.NodeSpec{{}, {}}); !errors.As(err, &env) || !strings.Contains(err.Error(), "wait for 2 free workers") {
+		t.Fatalf("two of two while one is lent: want to wait in vain, got %v", err)
+	}
+	// What waited in vain took nothing.
+	second, err := c.Reserve(t.Context(), []cluster.NodeSpec{{}})
+	if err != nil || second[0] != "c-worker2" {
+		t.Fatalf("want the second worker, got %q (error: %v)", second, err)
+	}
+	got := make(chan []string, 1)
+	go func() {
+		names, err := c.Reserve(t.Context(), []cluster.NodeSpec{{}, {}})
+		if err != nil {
+			t.Error(err)
+		}
+		got <- names
+	}()
+	for _, name := range []string{"c-worker", "c-worker2"} {
+		select {
+		case names := <-got:
+			t.Fatalf("want to wait until both are free, got %q", names)
+		case <-time.After(2 * pollInterval):
+		}
+		if err := c.RemoveNode(t.Context(), name); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if names := <-got; len(names) != 2 {
+		t.Errorf("want both workers, got %q", names)
+	}
+}
+
+func TestReserveByKubelet(t *testing.T) {
+	names, err := pool(t).Reserve(t.Context(), []cluster.NodeSpec{{Kubelet: "v1.35.4"}, {Kubelet: "v1.36.3"}})
+	if err != nil || strings.Join(names, " ") != "c-worker2 c-worker" {
+		t.Errorf("want the workers in the order of their kubelets, got %q (error: %v)", names, err)
+	}
+}
+
+func TestReserveSkipsWhatCanNeverBe(t *testing.T) {
+	for name, specs := range map[string][]cluster.NodeSpec{"it takes 3 nodes": {{}, {}, {}}, "zones": {{Zone: "a"}}} {
+		var unsupported *cluster.UnsupportedError
+		if _, err := pool(t).Reserve(t.Context(), specs); !errors.As(err, &unsupported) || !strings.Contains(err.Error(), name) {
+			t.Errorf("want an UnsupportedError that says %q, got %v", name, err)
+		}
+	}
+}
+
+func TestRemoveNodeTakesOnlyOurLabelsOff(t *testing.T) {
+	c := pool(t)
+	if _, err := c.Reserve(t.Context(), []cluster.NodeSpec{{}}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.label(t.Context(), "c-worker", map[string]any{"headroom.dev/scope": "p1-1", driverNode + "x": "true", "other/label": "kept"}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RemoveNode(t.Context(), "c-worker"); err != nil {
+		t.Fatal(err)
+	}
+	n, err := c.client.CoreV1().Nodes().Get(t.Context(), "c-worker", metav1.GetOptions{})
+	if err != nil || len(n.Labels) != 1 || n.Labels["other/label"] != "kept" {
+		t.Errorf("want the other label only, got %v (error: %v)", n.Labels, err)
+	}
+}
+
+func TestWorkerThatDoesNotComeCleanStaysLent(t *testing.T) {
+	c := pool(t)
+	if _, err := c.Reserve(t.Context(), []cluster.NodeSpec{{}}); err != nil {
+		t.Fatal(err)
+	}
+	id := idOf("d.example")
+	if err := c.label(t.Context(), "c-worker", map[string]any{driverNode + id: "true"}); err != nil {
+		t.Fatal(err)
+	}
+	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "c-worker"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d.example"}}}}
+	if _, err := c.client.StorageV1().CSINodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 3*pollInterval)
+	defer cancel()
+	if err := c.RemoveNode(ctx, "c-worker"); err == nil || !strings.Contains(err.Error(), `want it gone from CSINode "c-worker", got "d.example"`) {
+		t.Errorf("want an error that names the driver, got %v", err)
+	}
+	free, err := c.free(t.Context())
+	if err != nil || len(free) != 1 || free[0].Name != "c-worker2" {
+		t.Errorf("want the other worker free only, got %v (error: %v)", free, err)
+	}
+}

@@ -1,0 +1,167 @@
+package invariants
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"headroom/e2e/framework/history"
+	"headroom/e2e/invariants/model"
+)
+
+// orphanBound is what the controller manager and the attacher may take to detach a volume that no pod uses any more.
+const orphanBound = 60 * time.Second
+
+// orphan is a VolumeAttachment since no live pod on its node uses the volume.
+type orphan struct {
+	name, node, scope string
+	volume            model.VolumeID
+	// since is when the last pod's end was seen; rejected names that pod where it was rejected for lack of room.
+	since    model.Stamp
+	rejected string
+	// deleting says that its deletion was asked for.
+	deleting bool
+	// to is when it was gone; At is Forever while it is not.
+	to model.Stamp
+	// mounted is the last time that the kubelet still had the volume in use.
+	mounted time.Duration
+}
+
+// orphans follows VolumeAttachments whose pods have ended. What was adopted by another pod is forgotten, what was gone in time only counted.
+type orphans struct {
+	attached map[string]map[string]*history.VolumeAttachment // node, name: those that exist
+	open     map[string]*orphan
+	late     []*orphan
+	lived    map[string]bool // attachments that a live pod had
+	// rejected and ended count what was gone in time, by whether the last pod was rejected.
+	rejected, ended tally
+}
+
+func newOrphans() orphans {
+	return orphans{attached: map[string]map[string]*history.VolumeAttachment{}, open: map[string]*orphan{}, lived: map[string]bool{},
+		rejected: tally{}, ended: tally{}}
+}
+
+func (o *orphans) observe(m *model.Model, s model.Step) {
+	switch b := s.Body.(type) {
+	case *history.VolumeAttachment:
+		o.attachment(m, s, b)
+	case *history.Pod:
+		for name, va := range o.attached[b.NodeName] {
+			o.look(m, s, name, va, m.PodSeen(s.Key, b))
+		}
+	case *history.Node:
+		for name := range o.attached[s.Key] {
+			if u := o.open[name]; u != nil && m.Mounted(u.node, u.volume) {
+				u.mounted = s.At
+			}
+		}
+	}
+}
+
+func (o *orphans) attachment(m *model.Model, s model.Step, b *history.VolumeAttachment) {
+	if b.Type != "DELETED" {
+		if o.attached[b.NodeName] == nil {
+			o.attached[b.NodeName] = map[string]*history.VolumeAttachment{}
+		}
+		o.attached[b.NodeName][s.Key] = b
+		o.look(m, s, s.Key, b, nil)
+		if u := o.open[s.Key]; u != nil {
+			u.deleting = b.Deleted != nil
+		}
+		return
+	}
+	delete(o.attached[b.NodeName], s.Key)
+	delete(o.lived, s.Key)
+	if u := o.open[s.Key]; u != nil {
+		u.to = model.Stamp{At: s.At, Rev: s.Rev, Ref: s.Ref()}
+		o.gone(m, u)
+		delete(o.open, s.Key)
+	}
+}
+
+// gone settles an orphan that is no more.
+func (o *orphans) gone(m *model.Model, u *orphan) {
+	took := u.to.At - u.since.At
+	if took > model.Plus(orphanBound, m.Slack()) {
+		o.late = append(o.late, u)
+		return
+	}
+	t := o.ended
+	if u.rejected != "" {
+		t = o.rejected
+	}
+	t.held(u.subject(), u.scope)
+	t.measured(u.subject(), 1, took)
+}
+
+// subject is the rejected pod, else the node and driver.
+func (u *orphan) subject() string {
+	return cmp.Or(u.rejected, model.ID{Node: u.node, Driver: u.volume.Driver}.String())
+}
+
+// look asks whether an attachment still has a live pod. ended is the pod whose change made it worth asking, if any.
+func (o *orphans) look(m *model.Model, s model.Step, name string, b *history.VolumeAttachment, ended *model.Pod) {
+	live := m.LivePod(b.NodeName, b.PVName)
+	switch u := o.open[name]; {
+	case live:
+		o.lived[name] = true
+		delete(o.open, name)
+	case u == nil && o.lived[name]:
+		pv, _ := m.PV(b.PVName)
+		u = &orphan{
+			name: name, node: b.NodeName, scope: s.Scope, volume: model.VolumeID{Driver: b.Attacher, Handle: pv.Handle},
+			since: model.Stamp{At: s.At, Rev: s.Rev, Ref: s.Ref()}, deleting: b.Deleted != nil, to: model.Stamp{At: model.Forever},
+		}
+		if ended != nil && ended.PodPhase == "Failed" && ended.Reason == limitExceeded {
+			u.rejected = ended.Name
+		}
+		if m.Mounted(u.node, u.volume) {
+			u.mounted = s.At
+		}
+		o.open[name] = u
+	}
+}
+
+// overdue returns what is still there or was gone late, by when it became an orphan.
+func (o *orphans) overdue() []*orphan {
+	all := slices.Clone(o.late)
+	for _, u := range o.open {
+		all = append(all, u)
+	}
+	slices.SortFunc(all, func(a, b *orphan) int {
+		return cmp.Or(cmp.Compare(a.since.At, b.since.At), cmp.Compare(a.name, b.name))
+	})
+	return all
+}
+
+// excused says whether something else than controllers and driver kept the attachment: a fault, or the kubelet, which had the volume in use until less than
+// the bound before to.
+func (u *orphan) excused(m *model.Model, to time.Duration) bool {
+	from := u.since.At
+	return m.Outage(u.node, "detach", model.Minus(from, settle), to) || m.Disturbed(u.node, model.Minus(from, settle), to) ||
+		m.Interrupted(model.Minus(from, settle), to, "kube-controller-manager", "kube-apiserver", "etcd", "csi-attacher@"+u.volume.Driver,
+			"driver-controller@"+u.volume.Driver, "driver@"+u.node, "driver@"+u.node+"/"+u.volume.Driver) ||
+		u.mounted > 0 && model.Plus(u.mounted, orphanBound) > to
+}
+
+// blame names the boundary that the attachment is stuck at, and the event that shows it.
+func (u *orphan) blame(m *model.Model) (history.Boundary, string, history.Ref) {
+	var last *model.Call
+	for _, c := range m.Unpublishes(u.volume.Handle) {
+		if c.Driver == u.volume.Driver && c.Node == u.node && c.Invoked >= model.Minus(u.since.At, m.Slack()) && c.Invoked <= u.to.At {
+			last = c
+		}
+	}
+	switch {
+	case !u.deleting && last == nil:
+		return history.ControllerManager, "its deletion was not asked for", history.Ref{}
+	case last == nil:
+		return history.Attacher, "the driver was not asked to detach it", history.Ref{}
+	case last.Answered == "":
+		return history.Driver, "the driver has not answered the unpublish at " + m.Since(last.Invoked), last.Start
+	case last.OK():
+		return history.Attacher, "the driver had answered the unpublish with OK at " + m.Since(last.Done), last.End
+	}
+	return history.Driver, "the driver failed the unpublish at " + m.Since(last.Done), last.End
+}
