@@ -294,17 +294,17 @@ func TestParamsAreChecked(t *testing.T) {
 		"code": &errorParams{Code: "OK"}, "hold": &staleAnswerParams{}, "verb": &WriterParams{Verb: "put"},
 		"resourceVersion": &WriterParams{Verb: VerbPatch, ResourceVersion: "new"}, "every": &WriterParams{Verb: VerbPatch, ResourceVersion: VersionOld},
 	} {
-		if got, err, remedy := p.Check(); got != field || err == nil || remedy == "" {
+		if got, remedy, err := p.Check(); got != field || err == nil || remedy == "" {
 			t.Errorf("%T: want a mistake in %q with a remedy, got %q, %v, %q", p, field, got, err, remedy)
 		}
 	}
-	if field, err, _ := (&cutParams{Mode: "pass"}).Check(); field != "mode" || err == nil {
+	if field, _, err := (&cutParams{Mode: "pass"}).Check(); field != "mode" || err == nil {
 		t.Errorf("network-cut: want a mistake in mode, got %q, %v", field, err)
 	}
 	for _, name := range Names() {
 		f, _ := Find(name)
 		if _, ok := f.New().(scenario.Checked); ok && slices.Contains([]string{"stale-writer", "quota-outage", "network-cut", "socket-unlink"}, name) {
-			if _, err, _ := f.New().(scenario.Checked).Check(); err != nil {
+			if _, _, err := f.New().(scenario.Checked).Check(); err != nil {
 				t.Errorf("%s: want defaults that are right, got %v", name, err)
 			}
 		}

@@ -29,9 +29,9 @@ func (p *errorParams) code() (codes.Code, error) {
 }
 
 // Check implements scenario.Checked.
-func (p *errorParams) Check() (string, error, string) {
-	_, err := p.code()
-	return "code", err, "write a name such as RESOURCE_EXHAUSTED or UNAVAILABLE"
+func (p *errorParams) Check() (field, remedy string, err error) {
+	_, err = p.code()
+	return "code", "write a name such as RESOURCE_EXHAUSTED or UNAVAILABLE", err
 }
 
 func init() {

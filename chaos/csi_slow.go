@@ -29,14 +29,14 @@ type slowParams struct {
 }
 
 // Check implements scenario.Checked.
-func (p *slowParams) Check() (string, error, string) { return positive("by", p.By) }
+func (p *slowParams) Check() (field, remedy string, err error) { return positive("by", p.By) }
 
 // positive checks a duration that must be given.
-func positive(field string, d history.Duration) (string, error, string) {
+func positive(field string, d history.Duration) (wrong, remedy string, err error) {
 	if d <= 0 {
-		return field, errors.New("want a duration above 0"), "write a number with a unit, such as 10s"
+		return field, "write a number with a unit, such as 10s", errors.New("want a duration above 0")
 	}
-	return "", nil, ""
+	return "", "", nil
 }
 
 func init() {

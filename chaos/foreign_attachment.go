@@ -14,11 +14,11 @@ type foreignParams struct {
 }
 
 // Check implements scenario.Checked.
-func (p *foreignParams) Check() (string, error, string) {
+func (p *foreignParams) Check() (field, remedy string, err error) {
 	if p.Count < 1 {
-		return "count", fmt.Errorf("%d attachments", p.Count), "write 1 or more"
+		return "count", "write 1 or more", fmt.Errorf("%d attachments", p.Count)
 	}
-	return "", nil, ""
+	return "", "", nil
 }
 
 func init() {

@@ -15,11 +15,11 @@ type cutParams struct {
 }
 
 // Check implements scenario.Checked.
-func (p *cutParams) Check() (string, error, string) {
+func (p *cutParams) Check() (field, remedy string, err error) {
 	if p.Mode != "refuse" && p.Mode != "hang" {
-		return "mode", fmt.Errorf("no mode %q", p.Mode), "write refuse or hang"
+		return "mode", "write refuse or hang", fmt.Errorf("no mode %q", p.Mode)
 	}
-	return "", nil, ""
+	return "", "", nil
 }
 
 func init() {

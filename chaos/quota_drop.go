@@ -16,11 +16,11 @@ type moveParams struct {
 }
 
 // Check implements scenario.Checked.
-func (p *moveParams) Check() (string, error, string) {
+func (p *moveParams) Check() (field, remedy string, err error) {
 	if p.To != nil && *p.To < 0 {
-		return "to", fmt.Errorf("a limit of %d", *p.To), "write 0 or more"
+		return "to", "write 0 or more", fmt.Errorf("a limit of %d", *p.To)
 	}
-	return "", nil, ""
+	return "", "", nil
 }
 
 func init() {

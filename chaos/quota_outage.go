@@ -19,16 +19,16 @@ type outageParams struct {
 }
 
 // Check implements scenario.Checked.
-func (p *outageParams) Check() (string, error, string) {
+func (p *outageParams) Check() (field, remedy string, err error) {
 	if !slices.Contains(quota.Modes, p.Mode) {
-		return "mode", fmt.Errorf("no mode %q", p.Mode), fmt.Sprintf("write one of %q", quota.Modes)
+		return "mode", fmt.Sprintf("write one of %q", quota.Modes), fmt.Errorf("no mode %q", p.Mode)
 	}
 	for _, op := range p.Operations {
 		if !slices.Contains(quota.Operations, op) {
-			return "operations", fmt.Errorf("no operation %q", op), fmt.Sprintf("write some of %q", quota.Operations)
+			return "operations", fmt.Sprintf("write some of %q", quota.Operations), fmt.Errorf("no operation %q", op)
 		}
 	}
-	return "", nil, ""
+	return "", "", nil
 }
 
 func init() {

@@ -19,7 +19,9 @@ type staleAnswerParams struct {
 }
 
 // Check implements scenario.Checked.
-func (p *staleAnswerParams) Check() (string, error, string) { return positive("hold", p.Hold) }
+func (p *staleAnswerParams) Check() (field, remedy string, err error) {
+	return positive("hold", p.Hold)
+}
 
 func init() {
 	define(Fault{

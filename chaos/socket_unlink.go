@@ -15,11 +15,11 @@ type unlinkParams struct {
 }
 
 // Check implements scenario.Checked.
-func (p *unlinkParams) Check() (string, error, string) {
+func (p *unlinkParams) Check() (field, remedy string, err error) {
 	if p.Socket != socketCSI && p.Socket != socketRegistration {
-		return "socket", fmt.Errorf("no socket %q", p.Socket), "write " + socketCSI + " or " + socketRegistration
+		return "socket", "write " + socketCSI + " or " + socketRegistration, fmt.Errorf("no socket %q", p.Socket)
 	}
-	return "", nil, ""
+	return "", "", nil
 }
 
 func init() {

@@ -47,12 +47,12 @@ type WriterParams struct {
 }
 
 // Check implements scenario.Checked.
-func (p *WriterParams) Check() (string, error, string) {
+func (p *WriterParams) Check() (field, remedy string, err error) {
 	if verbs := []string{VerbUpdate, VerbPatch, VerbApply}; !slices.Contains(verbs, p.Verb) {
-		return "verb", fmt.Errorf("no verb %q", p.Verb), fmt.Sprintf("write one of %q", verbs)
+		return "verb", fmt.Sprintf("write one of %q", verbs), fmt.Errorf("no verb %q", p.Verb)
 	}
 	if versions := []string{VersionOld, VersionNone, VersionFresh}; !slices.Contains(versions, p.ResourceVersion) {
-		return "resourceVersion", fmt.Errorf("no resourceVersion %q", p.ResourceVersion), fmt.Sprintf("write one of %q", versions)
+		return "resourceVersion", fmt.Sprintf("write one of %q", versions), fmt.Errorf("no resourceVersion %q", p.ResourceVersion)
 	}
 	return positive("every", p.Every)
 }

@@ -179,6 +179,32 @@ func TestCheckWrites(t *testing.T) {
 	}
 }
 
+func TestCheckPrintsYAML(t *testing.T) {
+	code, stdout, _, err := runCheck(finishedRun(t, history.Fail, true), "-o", "yaml")
+	path := filepath.Join(t.TempDir(), report.FileReport)
+	writeRunFile(t, path, stdout)
+	if r, readErr := report.Read(path); code != 1 || readErr != nil || r.Run != "r1" || r.Summary.Violated != 1 {
+		t.Errorf("want exit code 1 and the report as YAML, got %d (%v, %v) and %s", code, err, readErr, stdout)
+	}
+}
+
+func TestCheckWritesEvidence(t *testing.T) {
+	dir := ranSpecs(t, "steady", map[string]history.Phase{"count-drop": history.OK}, "scope-count-drop")
+	if _, stdout, _, _ := runCheck(dir); strings.Contains(stdout, "evidence of each violation") {
+		t.Errorf("want no evidence named where none is written, got\n%s", stdout)
+	}
+	if code, _, _, err := runCheck(dir, "--write"); code != 1 {
+		t.Fatalf("want exit code 1, got %d (%v)", code, err)
+	}
+	found, err := filepath.Glob(filepath.Join(dir, report.DirEvidence, "attach-rechecked-*.jsonl"))
+	if err != nil || len(found) != 1 {
+		t.Fatalf("want a bundle, got %v (%v)", found, err)
+	}
+	if _, stdout, _, _ := runCheck(dir); !strings.Contains(stdout, "evidence of each violation: "+filepath.Join(dir, report.DirEvidence)) {
+		t.Errorf("want the evidence named, got\n%s", stdout)
+	}
+}
+
 func TestCheckWhereItCannotWrite(t *testing.T) {
 	for phase, want := range map[history.Phase]int{history.OK: 3, history.Fail: 1} {
 		dir := finishedRun(t, phase, true)

@@ -49,6 +49,13 @@ func remembered(m *model.Model, c *model.Call) time.Duration {
 	return model.Minus(c.Invoked, model.Plus(time.Duration(m.Header().Params.Driver.CacheAge), m.Slack()))
 }
 
+// knows says whether the backend told somebody the node's quota so shortly before an answer that the last good value cannot have expired: a backend
+// can be out of reach without a fault in the history, on a machine that stands still.
+func (c capacity) knows(m *model.Model, call *model.Call) bool {
+	since := model.Plus(model.Minus(call.Invoked, time.Duration(m.Header().Params.Driver.LastGoodLife)), m.Slack())
+	return slices.ContainsFunc(m.Told(c.node), func(t model.Told) bool { return t.At >= since && t.At <= call.Done })
+}
+
 // found starts a finding about an answer.
 func found(c *model.Call, evidence ...history.Ref) finding {
 	return finding{at: c.Done, scope: c.Scope, evidence: append(evidence, c.Start, c.End)}

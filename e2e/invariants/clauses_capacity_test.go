@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"testing"
+	"time"
 
 	"headroom/e2e/framework/history"
 )
@@ -18,6 +19,7 @@ func TestTotalNotRemainingIsNotJudged(t *testing.T) {
 			s.truth(0, generation(1, 8))
 			s.info(20, 8)
 			s.volumes(25, 0, 2, 8)
+			s.asks(24, testNode, generation(1, 8))
 			between(s)
 			s.info(45, 6)
 		}
@@ -33,6 +35,10 @@ func TestTotalNotRemainingIsNotJudged(t *testing.T) {
 		{"the node was taken off the backend", lower(func(s *script) {
 			s.add(26, history.Event{Source: "backend", Node: testNode, Key: "quota"}, history.Backend{Reason: history.ReasonNoSuchNode})
 		}), ""},
+		{"the last good value may have expired", func(s *script) {
+			s.header.Params.Driver.LastGoodLife = history.Duration(15 * time.Second)
+			lower(func(*script) {})(s)
+		}, ""},
 		{"an answer that overlaps", func(s *script) {
 			s.truth(0, generation(1, 8))
 			n, m := int64(8), int64(6)
@@ -44,6 +50,7 @@ func TestTotalNotRemainingIsNotJudged(t *testing.T) {
 			s.truth(0, generation(1, 8))
 			s.info(20, 8)
 			s.volumes(25, 0, 2, 8)
+			s.asks(40, testNode, history.Quota{Generation: 1, Limit: 8, Attached: 2})
 			s.info(45, 4)
 		}, ""},
 		{"volumes detached, answer higher", func(s *script) {
@@ -72,7 +79,7 @@ func TestQueryBudgetIsNotJudged(t *testing.T) {
 	runClauses(t, "query-budget", []clause{
 		{"a burst", burst(func(*script) {}), Violated},
 		{"no interval declared", burst(func(s *script) { s.header.Params.Driver.MinInterval = 0 }), ""},
-		{"the harness was slow", burst(func(s *script) { s.beat(20, 0); s.beat(25, 3*1000*1000*1000) }), Inconclusive},
+		{"the harness was slow", burst(func(s *script) { s.beat(20, 0); s.beat(25, 3*time.Second) }), Inconclusive},
 		{"a second driver on the node", burst(func(s *script) {
 			n := int64(8)
 			body := history.CSICall{Side: history.DriverSide, Driver: "other", MaxVolumes: &n}

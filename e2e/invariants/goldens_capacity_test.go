@@ -73,6 +73,7 @@ var capacityGoldens = []golden{
 		s.truth(0, generation(1, 8))
 		s.info(20, 8)
 		s.volumes(25, 0, 2, 8)
+		s.asks(40, testNode, history.Quota{Generation: 1, Limit: 8, Attached: 2})
 		s.info(45, 8)
 		s.component(46, "driver@n1/d", "exited")
 		s.component(47, "driver@n1/d", "started")
@@ -82,12 +83,14 @@ var capacityGoldens = []golden{
 		s.truth(0, generation(1, 8))
 		s.info(20, 8)
 		s.volumes(25, 0, 2, 8)
+		s.asks(40, testNode, history.Quota{Generation: 1, Limit: 8, Attached: 2})
 		s.info(45, 6)
 	}},
 	{"total-not-remaining", "violated-remaining-down-to-one", func(s *script) {
 		s.truth(0, generation(1, 3))
 		s.info(20, 2)
 		s.volumes(25, 0, 3, 3)
+		s.asks(40, testNode, history.Quota{Generation: 1, Limit: 3, Attached: 3})
 		s.info(45, 1) // 0 is left, which cannot be answered
 	}},
 

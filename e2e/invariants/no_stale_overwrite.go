@@ -60,7 +60,7 @@ func judgeGenerations(m *model.Model, t tally, c capacity) {
 			t.held(c.id.String(), b.Scope)
 		}
 		a := c.after(i)
-		if a == nil || b.Max >= a.Max || m.Outage(c.node, "get", remembered(m, b), b.Done) {
+		if a == nil || b.Max >= a.Max || !c.knows(m, b) || m.Outage(c.node, "get", remembered(m, b), b.Done) {
 			continue
 		}
 		if g, ok := oldestOf(told, b.Max, low.generation); ok && g > low.generation {

@@ -38,7 +38,7 @@ func (total) finish(m *model.Model) []Verdict {
 func judgeTotal(m *model.Model, t tally, c capacity, a, b *model.Call) {
 	from := remembered(m, a)
 	usable, _, still := m.SteadyQuota(c.node, from, b.Done)
-	if !still || m.Outage(c.node, "get", from, b.Done) {
+	if !still || !c.knows(m, b) || m.Outage(c.node, "get", from, b.Done) {
 		return
 	}
 	before, after := countsOver(m, c.node, from, a.Done), countsOver(m, c.node, remembered(m, b), b.Done)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants"
@@ -136,6 +137,32 @@ func TestBundlesThatCannotBeWritten(t *testing.T) {
 	in := fixtures["violated"]()
 	if err := WriteEvidence(filepath.Join(dir, "missing\x00"), Build(in), in.Events); err == nil || !strings.Contains(err.Error(), "write evidence") {
 		t.Errorf("want an error that says what was written, got %v", err)
+	}
+}
+
+func TestLogLinesNearAndFar(t *testing.T) {
+	zone := time.FixedZone("x", 2*3600)
+	from := time.Date(2026, 7, 29, 10, 15, 40, 0, zone)
+	windows := []span{{from, from.Add(10 * time.Second)}, {}}
+	for line, want := range map[string]bool{
+		"I0729 10:15:40.000000   17 a.go:1] first":  true,
+		"F0729 10:15:50.000000 last":                true,
+		"I0729 10:15:50.000001 too late":            false,
+		"I0729 08:15:45.000000 in another zone":     false,
+		"I0730 10:15:45.000000 on another day":      false,
+		"I9929 10:15:45.000000 on no day":           false,
+		"2026/07/29 10:15:45 by a Go program":       true,
+		"steady: 2026/07/29 10:15:45.123456 so too": true,
+		"2025/07/29 10:15:45 in another year":       false,
+		"said at 10:15:45":                          false,
+		"":                                          false,
+	} {
+		if got := near(line, windows); got != want {
+			t.Errorf("%q: want %v, got %v", line, want, got)
+		}
+	}
+	if near("I0729 10:15:45.000000 x", []span{{}}) {
+		t.Error("want no line near where the wall clock is not known")
 	}
 }
 

@@ -118,25 +118,35 @@ func tailOf(path string) (string, error) {
 	return string(b), nil
 }
 
-// klogTime is how the lines of Kubernetes components begin: "I1129 15:48:00.123456".
-var klogTime = regexp.MustCompile(`^[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{1,9})`)
+// logTimes are how lines of Kubernetes components ("I1129 15:48:00.123456") and of Go programs ("2026/11/29 15:48:00", behind a prefix of their own) say
+// when they were written: in local time, Kubernetes without a year.
+var logTimes = []struct {
+	form   *regexp.Regexp
+	layout string
+}{
+	{regexp.MustCompile(`^[IWEF](\d{4} \d\d:\d\d:\d\d\.\d{1,9})`), "0102 15:04:05"},
+	{regexp.MustCompile(`^(?:\S+ ){0,2}(\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(?:\.\d{1,9})?) `), "2006/01/02 15:04:05"},
+}
 
-// near says whether a line was written in one of the windows. Kubernetes logs local time without a year: those of the window count.
-func near(line string, windows []span) bool {
-	m := klogTime.FindStringSubmatch(line)
-	if m == nil {
-		return false
+// written is when a line was written, in the zone and, where it has none, in the year of a time near it; false where the line does not say.
+func written(line string, about time.Time) (time.Time, bool) {
+	for _, l := range logTimes {
+		if m := l.form.FindStringSubmatch(line); m != nil {
+			at, err := time.ParseInLocation(l.layout, m[1], about.Location())
+			if err == nil && at.Year() == 0 {
+				at = at.AddDate(about.Year(), 0, 0)
+			}
+			return at, err == nil
+		}
 	}
+	return time.Time{}, false
+}
+
+// near says whether a line was written in one of the windows.
+func near(line string, windows []span) bool {
 	return slices.ContainsFunc(windows, func(w span) bool {
-		if w.from.IsZero() {
-			return false
-		}
-		at, err := time.ParseInLocation("0102 15:04:05", m[1], w.from.Location())
-		if err != nil {
-			return false
-		}
-		at = at.AddDate(w.from.Year(), 0, 0) // the parser's year is 0
-		return !at.Before(w.from) && !at.After(w.to)
+		at, ok := written(line, w.from)
+		return ok && !w.from.IsZero() && !at.Before(w.from) && !at.After(w.to)
 	})
 }
 

@@ -23,6 +23,6 @@ type FaultType struct {
 
 // Checked are parameters with rules of their own.
 type Checked interface {
-	// Check returns the field that is wrong, what is wrong with it, and the remedy; nil as error when all is well.
-	Check() (field string, err error, remedy string)
+	// Check returns the field that is wrong, the remedy, and what is wrong; nil as error when all is well.
+	Check() (field, remedy string, err error)
 }

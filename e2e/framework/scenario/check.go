@@ -140,7 +140,7 @@ func (c *checker) fault(i int, at string, f *Fault) {
 		return
 	}
 	if p, ok := params.(Checked); ok {
-		if field, err, remedy := p.Check(); err != nil {
+		if field, remedy, err := p.Check(); err != nil {
 			c.Fail(strict.Join(at+".params", field), remedy, "%v", err)
 		}
 	}

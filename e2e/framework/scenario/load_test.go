@@ -15,11 +15,11 @@ type slowParams struct {
 	Code string           `yaml:"code,omitempty"`
 }
 
-func (p *slowParams) Check() (string, error, string) {
+func (p *slowParams) Check() (field, remedy string, err error) {
 	if p.Code == "bad" {
-		return "code", errors.New(`no code "bad"`), "write another"
+		return "code", "write another", errors.New(`no code "bad"`)
 	}
-	return "", nil, ""
+	return "", "", nil
 }
 
 var catalog = Catalog{

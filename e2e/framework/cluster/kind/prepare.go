@@ -71,7 +71,7 @@ func (p *Provider) prepare(ctx context.Context, v versions.Version) (*nascent, e
 			w.Image = o.Topology.Image
 		}
 		own := w.Image == ""
-		if w.Image, err = imageOf(ctx, o, w, made); err != nil {
+		if w.Image, err = imageOf(ctx, o, w, v, made); err != nil {
 			return nil, err
 		}
 		n.images, n.own = append(n.images, w.Image), append(n.own, own)
@@ -85,12 +85,14 @@ func (p *Provider) prepare(ctx context.Context, v versions.Version) (*nascent, e
 }
 
 // imageOf gets a node's image: the one that the topology names, or one that is assembled, once for all nodes of a version.
-func imageOf(ctx context.Context, o Options, w Worker, made map[versions.Version]string) (string, error) {
+func imageOf(ctx context.Context, o Options, w Worker, control versions.Version, made map[versions.Version]string) (string, error) {
 	if w.Image != "" {
 		return w.Image, pull(ctx, w.Image)
 	}
 	if made[w.Kubernetes] == "" {
-		ref, err := nodeimage.Ensure(ctx, nodeimage.Options{Kubernetes: w.Kubernetes, Cache: o.Cache, Out: o.Out})
+		ref, err := nodeimage.Ensure(ctx, nodeimage.Options{
+			Kubernetes: w.Kubernetes, WorkerOnly: w.Kubernetes != control, Cache: o.Cache, Out: o.Out,
+		})
 		if err != nil {
 			return "", err
 		}

@@ -15,8 +15,8 @@
   }
   const time = ms => '+' + (ms / 1000).toFixed(view[1] - view[0] < 20000 ? 3 : 1) + 's';
   const value = v => v === undefined || v === -2 ? '–' : v === -1 ? 'unlimited' : String(v);
-  const words = { Held: 'held', Violated: 'violated', Inconclusive: 'inconclusive', KnownUpstream: 'known upstream', NotJudged: 'not judged', Skipped: 'skipped' };
-  const tone = s => ({ Held: 'good', Inconclusive: 'open', KnownUpstream: 'open', NotJudged: '', Skipped: '' })[s] ?? 'bad';
+  const words = { Held: 'held', Violated: 'violated', Inconclusive: 'inconclusive', Expected: 'as expected', KnownUpstream: 'known upstream', NotJudged: 'not judged', Skipped: 'skipped' };
+  const tone = s => ({ Held: 'good', Inconclusive: 'open', Expected: 'open', KnownUpstream: 'open', NotJudged: '', Skipped: '' })[s] ?? 'bad';
   const specOf = {};
   for (const s of data.specs) if (s.scope) specOf[s.scope] = s.id;
 

@@ -214,7 +214,7 @@ func (p *Page) verdicts(r report.Report) {
 // rank puts what fails a run first; what is no status does.
 func rank(status string) int {
 	return max(0, slices.Index([]report.Status{
-		report.Violated, report.Inconclusive, report.KnownUpstream, report.Held, report.NotJudged, report.Skipped,
+		report.Violated, report.Inconclusive, report.Expected, report.KnownUpstream, report.Held, report.NotJudged, report.Skipped,
 	}, report.Status(status)))
 }
 

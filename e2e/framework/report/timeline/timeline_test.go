@@ -112,7 +112,7 @@ func TestAFaultThatIsNeverHealedLastsToTheEnd(t *testing.T) {
 }
 
 func TestRank(t *testing.T) {
-	order := []string{"Violated", "Inconclusive", "KnownUpstream", "Held", "NotJudged", "Skipped"}
+	order := []string{"Violated", "Inconclusive", "Expected", "KnownUpstream", "Held", "NotJudged", "Skipped"}
 	for i, s := range order {
 		if rank(s) != i {
 			t.Errorf("%s: want %d, got %d", s, i, rank(s))
