@@ -213,7 +213,16 @@ func replayGroup(cmd *cobra.Command, o run.Options, group []story, procs int) (i
 	followed := make(chan error, 1)
 	go func() { followed <- report.Follow(follow, filepath.Join(s.Dir, "events"), cmd.ErrOrStderr()) }()
 	s.Phase("faults")
-	play(ctx, cmd, s, group, procs)
+	playing, end := context.WithCancel(ctx)
+	go func() { // nothing that a scenario waits for comes once the cluster is gone
+		select {
+		case <-s.Done():
+			end()
+		case <-playing.Done():
+		}
+	}()
+	play(playing, cmd, s, group, procs)
+	end()
 	if ctx.Err() != nil {
 		s.Problem("play the scenarios", errors.New("interrupted"))
 	}

@@ -58,7 +58,10 @@ func (s *Session) Play(ctx context.Context, file string, sc *scenario.Scenario) 
 	err = Try("play "+r.ID, func() { b.Check(p.play(limited)) })
 	err = errors.Join(err, p.healAll(ctx))
 	s.EndSpec(r, Outcome{Scope: b.Scope, Failure: unlessInterrupted(ctx, r.ID, err)})
-	return b.Remove(context.WithoutCancel(ctx))
+	if ctx.Err() != nil {
+		return nil // the cluster goes at once, and the bench with it
+	}
+	return b.Remove(ctx)
 }
 
 // Try calls f and returns how it failed: through Check, or by a panic, which is the harness's own mistake.
