@@ -18,7 +18,7 @@ PERSONA_TABLE := ./e2e/personatest
 SPECS := ./e2e/suite
 # Unit tests without -race: the command and the engine link most of Kubernetes, which would be compiled a second time; the binaries' tests start
 # themselves as other programs a hundred times, and a start under -race takes a second.
-PLAIN_TESTS := ./cmd/headroom ./e2e ./e2e/framework/binaries ./e2e/framework/run
+PLAIN_TESTS := ./chaos ./cmd/headroom ./e2e ./e2e/framework/binaries ./e2e/framework/cluster/kind ./e2e/framework/run ./e2e/framework/workload
 
 NOT_RACED := $(CLUSTER_TESTS) $(KILL_TEST) $(PERSONA_TABLE) $(SPECS) $(PLAIN_TESTS)
 # The packages with tests that are left.
@@ -78,9 +78,9 @@ mutants: binaries tally ## Every broken driver is caught, for its own mistake on
 	HEADROOM_BIN=$(CURDIR)/bin/headroom $(GO_TEST) -count 1 -timeout 45m -parallel 2 $(PERSONA_TABLE) -personas all $(call watch,mutants,-v)
 
 .PHONY: alerts-test
-alerts-test: ## Try the alert rules on series of recorded runs, with Prometheus's engine (a module of its own)
-	@scripts/need.sh go
-	cd fixtures/manifests/alertstest && go vet ./... && go test -count 1 ./...
+alerts-test: tally ## Try the alert rules on series of recorded runs, with Prometheus's engine (a module of its own)
+	cd fixtures/manifests/alertstest && go vet ./...
+	(cd fixtures/manifests/alertstest && $(GO_TEST) -count 1 ./...) $(call watch,alerts-test)
 
 .PHONY: scenarios
 scenarios: binaries ## Play the scenarios of fixtures/scenarios (ARGS: flags of `headroom replay`)

@@ -8,7 +8,7 @@ trap 'exit 130' INT TERM
 rm -rf runs/stages
 mkdir -p runs/stages
 failed=0
-for name in lint unit binaries cluster-tests kill-test persona-table; do
+for name in lint unit alerts-test binaries cluster-tests kill-test persona-table; do
 	if ! stage "$name" make --no-print-directory "$name"; then
 		failed=1
 		[[ $name != binaries ]] || break # the rest would only try the same builds again

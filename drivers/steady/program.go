@@ -98,6 +98,11 @@ func (p Program) parse(args []string) (flags, error) {
 	if err := f.described(); err != nil {
 		return f, err
 	}
+	if f.Mode != ModeController {
+		if err := errors.Join(f.figures.Validate(), f.claim().Validate()); err != nil {
+			return f, err
+		}
+	}
 	if f.persona != "" {
 		var err error
 		if f.Mistakes, err = p.Persona(f.persona); err != nil {
@@ -105,6 +110,11 @@ func (p Program) parse(args []string) (flags, error) {
 		}
 	}
 	return f, nil
+}
+
+// claim is what the instance claims of the node's lease.
+func (f flags) claim() policy.Claim {
+	return policy.Claim{Version: f.Release, Epoch: f.epoch, Life: f.leaseLife, Store: LeaseFile(f.StateDir)}
 }
 
 func (p Program) serve(ctx context.Context, f flags) error {
@@ -147,7 +157,7 @@ func (p Program) policy(f flags, figures policy.Config) (*policy.Policy, error) 
 		Node: f.NodeID, Config: figures, Backend: f.Backend, Store: StateFile(f.StateDir), Clock: policy.Machine{}, Boot: boot,
 		Rand:        rand.New(rand.NewPCG(uint64(f.seed), hash(f.NodeID))),
 		Attachments: func() int64 { return Attachments(f.StateDir) },
-		Lease:       policy.Claim{Version: f.Release, Epoch: f.epoch, Life: f.leaseLife, Store: LeaseFile(f.StateDir)},
+		Lease:       f.claim(),
 		Logf:        func(format string, args ...any) { fmt.Fprintf(p.Stderr, "steady: "+format+"\n", args...) },
 	})
 }

@@ -28,8 +28,12 @@ func TestProgramRefusesFlags(t *testing.T) {
 		"no driver name": {[]string{endpoint, backend, "--mode=controller"}, 2, "driver name"},
 		"no state dir":   {[]string{endpoint, backend, "--mode=node", "--node-id=n1", "--driver-name=d"}, 2, "state directory"},
 		"no node id":     {[]string{endpoint, backend, "--mode=all", "--state-dir=/proc/nowhere", "--driver-name=d"}, 2, "node id"},
-		"figures": {[]string{endpoint, backend, "--mode=node", "--node-id=n1", "--driver-name=d", "--state-dir=/proc/nowhere", "--cache-age=1ms"}, 1,
+		"figures": {[]string{endpoint, backend, "--mode=node", "--node-id=n1", "--driver-name=d", "--state-dir=/proc/nowhere", "--cache-age=1ms"}, 2,
 			"cache age"},
+		"lease": {[]string{endpoint, backend, "--mode=node", "--node-id=n1", "--driver-name=d", "--state-dir=/proc/nowhere", "--lease-life=0s"}, 2,
+			"lease life"},
+		"release": {[]string{endpoint, backend, "--mode=node", "--node-id=n1", "--driver-name=d", "--state-dir=/proc/nowhere", "--release=-1"}, 2,
+			"got -1 and 0"},
 		"no room to serve": {[]string{endpoint, backend, "--mode=controller", "--driver-name=d"}, 1, "/proc/nowhere"},
 	}
 	for name, c := range cases {

@@ -29,6 +29,14 @@ func TestRejectionCleansUpIsNotJudged(t *testing.T) {
 		{"the kubelet had it in use", stays(func(s *script) {
 			s.nodeObject(190, func(b *history.Node) { b.VolumesInUse = []string{"kubernetes.io/csi/d^h2"} })
 		}), ""},
+		{"the kubelet let go of it long before", stays(func(s *script) {
+			s.nodeObject(149, func(b *history.Node) { b.VolumesInUse = []string{"kubernetes.io/csi/d^h2"} })
+			s.nodeObject(151, func(*history.Node) {})
+			s.beat(215, 0)
+		}), Violated},
+		{"the kubelet kept it", stays(func(s *script) {
+			s.nodeObject(149, func(b *history.Node) { b.VolumesInUse = []string{"kubernetes.io/csi/d^h2"} })
+		}), ""},
 		{"the kubelet had another one in use", stays(func(s *script) {
 			s.nodeObject(190, func(b *history.Node) { b.VolumesInUse = []string{"kubernetes.io/csi/d^h1"} })
 		}), Violated},

@@ -23,7 +23,7 @@ type orphan struct {
 	deleting bool
 	// to is when it was gone; At is Forever while it is not.
 	to model.Stamp
-	// mounted is the last time that the kubelet still had the volume in use.
+	// mounted is until when the kubelet had the volume in use, as its Node says: Forever while it has.
 	mounted time.Duration
 }
 
@@ -52,8 +52,8 @@ func (o *orphans) observe(m *model.Model, s model.Step) {
 		}
 	case *history.Node:
 		for name := range o.attached[s.Key] {
-			if u := o.open[name]; u != nil && m.Mounted(u.node, u.volume) {
-				u.mounted = s.At
+			if u := o.open[name]; u != nil {
+				u.look(m, s.At)
 			}
 		}
 	}
@@ -116,10 +116,18 @@ func (o *orphans) look(m *model.Model, s model.Step, name string, b *history.Vol
 		if ended != nil && ended.PodPhase == "Failed" && ended.Reason == limitExceeded {
 			u.rejected = ended.Name
 		}
-		if m.Mounted(u.node, u.volume) {
-			u.mounted = s.At
-		}
+		u.look(m, s.At)
 		o.open[name] = u
+	}
+}
+
+// look asks whether the kubelet has the volume in use.
+func (u *orphan) look(m *model.Model, now time.Duration) {
+	switch {
+	case m.Mounted(u.node, u.volume):
+		u.mounted = model.Forever
+	case u.mounted == model.Forever:
+		u.mounted = now
 	}
 }
 

@@ -43,7 +43,8 @@ type LeaseStore interface {
 	Update(change func(Lease) Lease) error
 }
 
-func (c Claim) check() error {
+// Validate says which figure cannot be.
+func (c Claim) Validate() error {
 	switch {
 	case c.Store == nil:
 		return nil

@@ -125,7 +125,7 @@ type Policy struct {
 // New makes the policy of one node from what was saved of it. A saved state that cannot be read counts as none and is not an error: refusing
 // to start would leave the node without a limit.
 func New(opts Options) (*Policy, error) {
-	if err := errors.Join(opts.Config.Validate(), opts.Lease.check()); err != nil {
+	if err := errors.Join(opts.Config.Validate(), opts.Lease.Validate()); err != nil {
 		return nil, fmt.Errorf("capacity policy of node %q: %w", opts.Node, err)
 	}
 	if opts.Node == "" || opts.Backend == nil || opts.Store == nil || opts.Clock == nil || opts.Rand == nil {

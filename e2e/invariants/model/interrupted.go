@@ -21,8 +21,12 @@ func (m *Model) Interrupted(from, to time.Duration, kinds ...string) bool {
 			return true
 		}
 	}
+	// A fault names its target as the scenario does, "driver@1", which is not the component's own name: the kind has to do.
+	aimed := func(f *RunFault) bool {
+		return slices.ContainsFunc(kinds, func(k string) bool { kind, _, _ := strings.Cut(k, "@"); return kind == f.kind() })
+	}
 	return slices.ContainsFunc(m.runFaults, func(f *RunFault) bool {
-		return f.From <= to && from <= f.To && !f.backend() && (f.Target == "" || named(f.Target))
+		return f.From <= to && from <= f.To && !f.backend() && (f.Target == "" || aimed(f))
 	})
 }
 
@@ -34,9 +38,6 @@ func (c *components) RunFaults() []*RunFault { return c.runFaults }
 
 // On says whether the fault acts on the node.
 func (f *RunFault) On(node string) bool { return f.on(node) }
-
-// OnBackend says whether the fault lies on the quota backend, or the way to it.
-func (f *RunFault) OnBackend() bool { return f.backend() }
 
 // AllUnpublishes returns the ControllerUnpublishVolume calls that drivers got, by volume.
 func (c *calls) AllUnpublishes() []*Call {

@@ -238,6 +238,12 @@ func TestInterrupted(t *testing.T) {
 		{"a fault on it", func(f *feed) {
 			f.add(5, history.Event{Source: "fault", Op: "1", Key: "cut"}, history.Fault{State: "inject", Target: "csi-attacher@d"})
 		}, true},
+		{"a fault on it, by another name", func(f *feed) {
+			f.add(5, history.Event{Source: "fault", Op: "1", Key: "cut"}, history.Fault{State: "inject", Target: "csi-attacher"})
+		}, true},
+		{"a fault on another kind", func(f *feed) {
+			f.add(5, history.Event{Source: "fault", Op: "1", Key: "cut"}, history.Fault{State: "inject", Target: "kubelet@1"})
+		}, false},
 		{"a fault without a target", func(f *feed) {
 			f.add(5, history.Event{Source: "fault", Op: "1", Key: "cut"}, history.Fault{State: "inject"})
 		}, true},

@@ -50,7 +50,7 @@ func (p *Provider) prepare(ctx context.Context, v versions.Version) (*nascent, e
 	if err := n.nameFree(); err != nil {
 		return nil, err
 	}
-	if err := checkDisk(ctx); err != nil {
+	if err := checkDisk(ctx, needDisk); err != nil {
 		return nil, err
 	}
 	release, err := versions.Lookup(v)
@@ -71,7 +71,7 @@ func (p *Provider) prepare(ctx context.Context, v versions.Version) (*nascent, e
 			w.Image = o.Topology.Image
 		}
 		own := w.Image == ""
-		if w.Image, err = imageOf(ctx, o, w, made); err != nil {
+		if w.Image, err = imageOf(ctx, o, w, v, made); err != nil {
 			return nil, err
 		}
 		n.images, n.own = append(n.images, w.Image), append(n.own, own)
@@ -85,12 +85,14 @@ func (p *Provider) prepare(ctx context.Context, v versions.Version) (*nascent, e
 }
 
 // imageOf gets a node's image: the one that the topology names, or one that is assembled, once for all nodes of a version.
-func imageOf(ctx context.Context, o Options, w Worker, made map[versions.Version]string) (string, error) {
+func imageOf(ctx context.Context, o Options, w Worker, control versions.Version, made map[versions.Version]string) (string, error) {
 	if w.Image != "" {
 		return w.Image, pull(ctx, w.Image)
 	}
 	if made[w.Kubernetes] == "" {
-		ref, err := nodeimage.Ensure(ctx, nodeimage.Options{Kubernetes: w.Kubernetes, Cache: o.Cache, Out: o.Out})
+		ref, err := nodeimage.Ensure(ctx, nodeimage.Options{
+			Kubernetes: w.Kubernetes, WorkerOnly: w.Kubernetes != control, Cache: o.Cache, Out: o.Out,
+		})
 		if err != nil {
 			return "", err
 		}
@@ -116,8 +118,8 @@ func (n *nascent) nameFree() error {
 	return err
 }
 
-// checkDisk is an error when the engine's disk is nearly full, as far as this machine can see it.
-func checkDisk(ctx context.Context) error {
+// checkDisk is an error when the engine's disk has less than need bytes free, as far as this machine can see it.
+func checkDisk(ctx context.Context, need int64) error {
 	dir, err := engine.Run(ctx, "info", "--format", "{{.DockerRootDir}}")
 	if err != nil {
 		return err
@@ -126,9 +128,9 @@ func checkDisk(ctx context.Context) error {
 	if err := unix.Statfs(dir, &st); err != nil {
 		return nil // an engine on another machine
 	}
-	if free := int64(st.Bavail) * st.Bsize; free < needDisk {
+	if free := int64(st.Bavail) * st.Bsize; free < need {
 		return &cluster.EnvironmentError{
-			Op: "look for room", Err: fmt.Errorf("%s has %.1f GB free, want %.1f GB", dir, float64(free)/1e9, float64(needDisk)/1e9),
+			Op: "look for room", Err: fmt.Errorf("%s has %.1f GB free, want %.1f GB", dir, float64(free)/1e9, float64(need)/1e9),
 			Remedy: "free some space (docker system df), or set DOCKER_HOST to an engine that has it",
 		}
 	}

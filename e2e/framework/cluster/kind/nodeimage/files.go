@@ -75,7 +75,11 @@ func (b builder) files(ctx context.Context, sandbox string) ([]archive.File, err
 		"/usr/bin": "kubeadm kubelet kubectl", "/usr/local/bin": "containerd containerd-shim-runc-v2 ctr", "/opt/cni/bin": "host-local loopback ptp portmap",
 	} {
 		for _, name := range strings.Fields(names) {
-			files = append(files, archive.File{Path: dir + "/" + name, From: b.paths[name].Path})
+			binary, has := b.paths[name]
+			if !has {
+				continue // a worker has no kubectl
+			}
+			files = append(files, archive.File{Path: dir + "/" + name, From: binary.Path})
 		}
 	}
 	return files, nil

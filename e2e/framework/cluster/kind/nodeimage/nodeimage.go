@@ -14,6 +14,7 @@ import (
 	"io"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,6 +36,8 @@ const Repository = "headroom.dev/node"
 // Options say which image.
 type Options struct {
 	Kubernetes versions.Version
+	// WorkerOnly leaves out what only a control plane needs, which takes most of the time to build.
+	WorkerOnly bool
 	// Cache is the root of the cache of parts; "" means the user's.
 	Cache string
 	// Out receives progress; nil discards it.
@@ -48,8 +51,12 @@ func (o Options) say(format string, args ...any) {
 }
 
 // Components are the names of the binaries in an image.
-func Components(r versions.Release) []string {
-	return append(binaries.OfNode(r).Names(), "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "etcd")
+func (o Options) Components(r versions.Release) []string {
+	names := append(binaries.OfNode(r).Names(), "kubelet")
+	if o.WorkerOnly {
+		return slices.DeleteFunc(names, func(n string) bool { return n == "kubectl" })
+	}
+	return append(names, "kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd")
 }
 
 // Ensure returns the image's name, after making what is missing of it. That may take tens of minutes the first time. Failures are
@@ -66,7 +73,7 @@ func Ensure(ctx context.Context, o Options) (string, error) {
 	if err != nil {
 		return "", cluster.Environment("make the root of a node", err)
 	}
-	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: o.Kubernetes, Components: Components(release), Out: o.Out})
+	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: o.Kubernetes, Components: o.Components(release), Out: o.Out})
 	if err != nil {
 		return "", err
 	}
@@ -97,7 +104,7 @@ type builder struct {
 func (b builder) ref() string {
 	sum := sha256.New()
 	fmt.Fprint(sum, recipe, b.base.key, containerdConfig, podNetwork, manifests)
-	for _, name := range Components(b.release) {
+	for _, name := range b.options.Components(b.release) {
 		fmt.Fprintln(sum, filepath.Base(filepath.Dir(b.paths[name].Path)))
 	}
 	return fmt.Sprintf("%s:%s-%s", Repository, b.release.Version, hex.EncodeToString(sum.Sum(nil))[:12])
@@ -115,13 +122,14 @@ func (b builder) images(ctx context.Context) ([]archive.Image, error) {
 		name := ref[strings.LastIndexByte(ref, '/')+1:]
 		name, _, _ = strings.Cut(name, ":")
 		i := archive.Image{Ref: ref}
-		switch name {
-		case "coredns", "kube-proxy":
-			continue // the addons for Services, which an assembled node does without
-		case "pause":
+		binary, has := b.paths[name]
+		switch {
+		case name == "pause":
 			i.Files, i.Entrypoint = []archive.File{busybox}, []string{"/bin/busybox", "sleep", "infinity"}
+		case !has:
+			continue // addons for Services, which an assembled node does without, and a worker's control plane
 		default:
-			i.Files = []archive.File{{Path: "/usr/local/bin/" + name, From: b.paths[name].Path}}
+			i.Files = []archive.File{{Path: "/usr/local/bin/" + name, From: binary.Path}}
 		}
 		all = append(all, i)
 	}

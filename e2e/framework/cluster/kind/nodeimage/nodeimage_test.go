@@ -6,6 +6,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"text/template"
@@ -68,7 +69,7 @@ func TestRefFollowsEveryPart(t *testing.T) {
 	release := versions.Default()
 	ref := func(change string) string {
 		b := builder{release: release, base: root{key: "root"}, paths: binaries.Paths{}}
-		for _, name := range Components(release) {
+		for _, name := range b.options.Components(release) {
 			b.paths[name] = binaries.Binary{Path: "/cache/" + name + "-1/" + name}
 		}
 		if change == "root" {
@@ -82,9 +83,18 @@ func TestRefFollowsEveryPart(t *testing.T) {
 	if before != ref("") || !strings.HasPrefix(before, Repository+":v1.36.3-") {
 		t.Errorf("want the same name twice, with the version, got %s and %s", before, ref(""))
 	}
-	for _, part := range append(Components(release), "root") {
+	for _, part := range append(Options{}.Components(release), "root") {
 		if ref(part) == before {
 			t.Errorf("%s does not change the image's name", part)
+		}
+	}
+}
+
+func TestWorkerNeedsNoControlPlane(t *testing.T) {
+	names := Options{WorkerOnly: true}.Components(versions.Default())
+	for name, want := range map[string]bool{"kubelet": true, "kubeadm": true, "containerd": true, "kube-apiserver": false, "etcd": false, "kubectl": false} {
+		if got := slices.Contains(names, name); got != want {
+			t.Errorf("%s in a worker's image: want %v, got %v", name, want, got)
 		}
 	}
 }
