@@ -151,7 +151,11 @@ func groups(stories []story) ([][]story, error) {
 	at := map[string]int{}
 	for _, s := range stories {
 		o := s.options(run.Options{})
-		key, err := yaml.Marshal([]any{o.Kubernetes, o.Components, o.Gates, o.Driver, o.Figures})
+		own := ""
+		if s.Blinds() {
+			own = s.Metadata.Name // its gaps must not be the others'
+		}
+		key, err := yaml.Marshal([]any{o.Kubernetes, o.Components, o.Gates, o.Driver, o.Figures, own})
 		if err != nil {
 			return nil, fmt.Errorf("compare scenario %q with the others: %w", s.Metadata.Name, err)
 		}

@@ -71,15 +71,18 @@ func (c *checker) verdict(at string, v Verdict) {
 	}
 }
 
-// Shared says whether the scenario must have the cluster for itself: it says so, or it touches what scenarios on one cluster have in common.
-func (s *Scenario) Shared() bool {
-	if s.Alone {
-		return true
-	}
+// Blinds says whether the scenario stops what the observers of the cluster look through, which leaves gaps in the history of everything that plays on it.
+func (s *Scenario) Blinds() bool { return s.acts(APIServer, Etcd) }
+
+// acts says whether a step or a fault acts on one of the classes.
+func (s *Scenario) acts(on ...Class) bool {
 	for _, step := range s.Steps {
-		if step.Component != nil && slices.Contains(shared, step.Component.Target.Class) || step.Fault != nil && slices.Contains(shared, step.Fault.Target.Class) {
+		if step.Component != nil && slices.Contains(on, step.Component.Target.Class) || step.Fault != nil && slices.Contains(on, step.Fault.Target.Class) {
 			return true
 		}
 	}
 	return false
 }
+
+// Shared says whether the scenario must have the cluster for itself: it says so, or it touches what scenarios on one cluster have in common.
+func (s *Scenario) Shared() bool { return s.Alone || s.acts(shared...) }

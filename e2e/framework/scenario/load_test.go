@@ -89,8 +89,12 @@ func TestLoad(t *testing.T) {
 		t.Errorf("got limit %s, shared %t, %q, %q", s.Limit, s.Shared(), s.Topology.Version("csi-attacher"), s.Topology.Version("kubelet"))
 	}
 	shared := strings.Replace(good, "{target: kubelet@1, do: restart, version: v1.35.4}", "{target: kube-controller-manager, do: pause}", 1)
-	if s, err = Load("f.yaml", []byte(shared), catalog); err != nil || !s.Shared() {
-		t.Errorf("a paused controller manager: want a shared scenario, got %v, %v", s, err)
+	if s, err = Load("f.yaml", []byte(shared), catalog); err != nil || !s.Shared() || s.Blinds() {
+		t.Errorf("a paused controller manager: want a shared scenario that blinds nobody, got %v, %v", s, err)
+	}
+	blind := strings.Replace(shared, "kube-controller-manager, do: pause", "etcd, do: pause", 1)
+	if s, err = Load("f.yaml", []byte(blind), catalog); err != nil || !s.Shared() || !s.Blinds() {
+		t.Errorf("a paused etcd: want a scenario that blinds, got %v, %v", s, err)
 	}
 }
 
