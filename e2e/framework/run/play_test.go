@@ -161,7 +161,7 @@ func TestGeneratorIsOfSeedAndName(t *testing.T) {
 	draw := func(seed int64, name string) uint64 {
 		return (&Session{Header: history.Header{Seed: seed}}).generator(name).Uint64()
 	}
-	if draw(1, "a") != draw(1, "a") || draw(1, "a") == draw(2, "a") || draw(1, "a") == draw(1, "b") {
+	if again := draw(1, "a"); again != draw(1, "a") || again == draw(2, "a") || draw(1, "a") == draw(1, "b") {
 		t.Error("want random choices that follow from seed and name, and from nothing else")
 	}
 }
