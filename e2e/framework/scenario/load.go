@@ -125,7 +125,7 @@ func (c *checker) gates(kind string, gates map[string]bool) {
 		return
 	}
 	v := c.s.Topology.Version(kind)
-	find := func(string) versions.Gate { return versions.Gate{} }
+	var find func(string) versions.Gate
 	if r, err := versions.Lookup(v); err == nil {
 		find = r.Gate
 	} else if a, err := versions.Embedded().LookupAttacher(v); err == nil {
