@@ -2,7 +2,6 @@ package kind
 
 import (
 	"fmt"
-	"path"
 	"slices"
 
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
@@ -68,6 +67,3 @@ func (n *nascent) config() *v1alpha4.Cluster {
 	}
 	return c
 }
-
-// inNode is where a node has a file of the run directory.
-func inNode(name string) string { return path.Join(nodeRunDir, name) }
