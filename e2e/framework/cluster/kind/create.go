@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -243,63 +242,3 @@ func (c *Cluster) base() manifests.Base {
 
 // controlSocket is where the backend's control interface listens, through the run directory.
 func (s shape) controlSocket() string { return filepath.Join(s.RunDir, "control.sock") }
-
-// listenUnix listens on a socket of any path length.
-func listenUnix(path string) (net.Listener, error) {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	l, err := net.Listen("unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
-	if u, ok := l.(*net.UnixListener); ok {
-		u.SetUnlinkOnClose(false) // its name holds for as long as dir is open
-	}
-	return l, err
-}
-
-// holdLifeline keeps the connections of those who want to know when this process is gone.
-func (c *Cluster) holdLifeline() {
-	var held []net.Conn
-	for {
-		conn, err := c.lifeline.Accept()
-		if err != nil {
-			for _, conn := range held {
-				_ = conn.Close() // that it closes is all it says
-			}
-			return
-		}
-		held = append(held, conn)
-	}
-}
-
-// pollInterval is the time between two looks at the cluster.
-const pollInterval = 200 * time.Millisecond
-
-// poll calls f until it returns nil, or ctx ends.
-func poll(ctx context.Context, what string, f func() error) error {
-	began := time.Now()
-	var last error
-	for {
-		err := f()
-		if err == nil {
-			return nil
-		}
-		if final := (*permanent)(nil); errors.As(err, &final) {
-			return final.error
-		}
-		if ctx.Err() == nil || last == nil {
-			last = err
-		}
-		select {
-		case <-ctx.Done():
-			return fmt.Errorf("wait for %s: %w (waited %.1fs: %w)", what, last, time.Since(began).Seconds(), context.Cause(ctx))
-		case <-time.After(pollInterval):
-		}
-	}
-}
-
-// permanent is an error that no waiting changes.
-type permanent struct{ error }
-
-func (e *permanent) Unwrap() error { return e.error }

@@ -86,8 +86,8 @@ func (c *Cluster) driverManifest(s cluster.DriverSpec) ([]byte, error) {
 	})
 }
 
-// awaitPod waits until the one pod that the selector finds, on a node if one is named, is ready. When the driver's container in it has ended, that is failure, filled in; whatever
-// else keeps the pod from being ready is the environment's.
+// awaitPod waits until the one pod that the selector finds, on a node if one is named, is ready. When the driver's container in it has ended, that is
+// failure, filled in; whatever else keeps the pod from being ready is the environment's.
 func (c *Cluster) awaitPod(ctx context.Context, selector string, failure *cluster.DriverError, node string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

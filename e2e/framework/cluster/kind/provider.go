@@ -224,27 +224,3 @@ func (c *Cluster) Answers(ctx context.Context) error {
 
 // Done is closed when the control plane's node has ended, whoever ended it; nil for an attached cluster.
 func (c *Cluster) Done() <-chan struct{} { return c.done }
-
-// lifelineSocket is held open by the cluster's maker for as long as that lives.
-func (s shape) lifelineSocket() string { return filepath.Join(s.dir(), "life.sock") }
-
-// AwaitEnd returns when the cluster's maker is gone or has destroyed the cluster, for a process that attached to it.
-func (c *Cluster) AwaitEnd() {
-	conn, err := dialUnix(context.Background(), c.lifelineSocket())
-	if err != nil {
-		return
-	}
-	// The maker says nothing; the read returns when it is gone.
-	_, _ = conn.Read(make([]byte, 1))
-	_ = conn.Close()
-}
-
-// dialUnix reaches a socket of any path length: its address holds 107 bytes, a path through an open directory always fits.
-func dialUnix(ctx context.Context, path string) (net.Conn, error) {
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return nil, err
-	}
-	defer dir.Close()
-	return new(net.Dialer).DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
-}
