@@ -31,13 +31,13 @@ func guardLimits(ctx context.Context, b *run.Bench) {
 	b.AwaitCount(ctx, node, 4, run.Scheduled)
 	guarded(ctx, b, "0", func() {
 		createBehindGuard(ctx, b)
-		kubelet := component(ctx, b, "kubelet@"+node)
-		b.Check(kubelet.Stop(ctx, cluster.Terminate))
+		kubelet := "kubelet@" + node
+		b.Stop(ctx, kubelet, cluster.Terminate)
 		b.SetLimit(ctx, node, 40)
 		d := b.Header.Params.Driver
 		b.Check(run.Pause(ctx, time.Duration(max(d.CacheAge, d.StepInterval))+time.Second)) // so long the driver may answer 4
 		before := withoutEntry(b, node)
-		b.Check(kubelet.Start(ctx, "")) // it registers the driver, whose answer has grown by its step
+		b.StartAgain(ctx, kubelet) // it registers the driver, whose answer has grown by its step
 		b.Await(ctx, run.PodStart, func(context.Context) error {
 			if got := withoutEntry(b, node); got == before {
 				return fmt.Errorf("CSINode %q: want the driver's entry removed when its growth at registration is denied, got no such revision", node)
@@ -62,19 +62,6 @@ func createBehindGuard(ctx context.Context, b *run.Bench) {
 	nodes := b.Client.StorageV1().CSINodes()
 	b.Check(b.Record("create", "csinode", n.Name, run.Administrator, func() error { _, err := nodes.Create(ctx, n, metav1.CreateOptions{}); return err }))
 	b.Check(b.Record("delete", "csinode", n.Name, run.Administrator, func() error { return nodes.Delete(ctx, n.Name, metav1.DeleteOptions{}) }))
-}
-
-// component finds a process of the cluster.
-func component(ctx context.Context, b *run.Bench, id string) cluster.Component {
-	all, err := b.Cluster.Components(ctx)
-	b.Check(err)
-	for _, c := range all {
-		if c.ID() == id {
-			return c
-		}
-	}
-	b.Check(&cluster.UnsupportedError{Provider: b.Header.Provider, Why: fmt.Sprintf("it has no hold of component %q", id)})
-	return nil
 }
 
 // withoutEntry counts the revisions of a node's CSINode, so far, that have no entry of the bench's driver.
