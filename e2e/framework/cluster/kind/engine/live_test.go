@@ -70,7 +70,9 @@ func TestSweepAfterKill(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _, _ = engine.Run(ctx, "rmi", "--force", testImage) }) // a picture of a few bytes
-	volumeOf := func(cluster string) string { return docker("inspect", "--format", "{{range .Mounts}}{{.Name}}{{end}}", cluster+"-control-plane") }
+	volumeOf := func(cluster string) string {
+		return docker("inspect", "--format", "{{range .Mounts}}{{.Name}}{{end}}", cluster+"-control-plane")
+	}
 
 	name, foreign := fmt.Sprintf("headroom-test-%d", os.Getpid()), fmt.Sprintf("foreign-%d", os.Getpid())
 	docker("network", "create", foreign)
