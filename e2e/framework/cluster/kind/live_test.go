@@ -44,6 +44,12 @@ func TestLiveComponents(t *testing.T) {
 	}
 	c := made.(*Cluster)
 	t.Cleanup(func() { destroyed(t, c) })
+	for _, node := range append([]string{c.controlPlane()}, c.Workers...) {
+		owner, err := engine.Run(t.Context(), "inspect", "--format", `{{index .Config.Labels "headroom.dev/owner"}}`, node)
+		if err != nil || owner != "" {
+			t.Errorf("node %s: want no owner of its own, which its image would have given it, got %q (error: %v)", node, owner, err)
+		}
+	}
 	other, err := Attach(c.Handle())
 	if err != nil {
 		t.Fatal(err)

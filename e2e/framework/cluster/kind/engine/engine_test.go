@@ -82,6 +82,7 @@ const sweeping = `case "$*" in
 "network inspect dead") echo '[{"Id":"dead","Name":"headroom-a","Labels":{"headroom.dev/owner":"999999999-1"}}]' ;;
 "network inspect live") echo '[{"Id":"live","Name":"headroom-b","Labels":{"headroom.dev/owner":"%s"}}]' ;;
 "ps --all"*label=io.x-k8s.kind.cluster=headroom-a) printf 'n1\nn2\n' ;;
+"ps --all"*network=dead) printf 'n2\nb1\n' ;;
 "ps --all"*) ;;
 "container ls"*) echo c1 ;;
 "container inspect c1") echo '[{"Id":"c1","Name":"/builder","Config":{"Labels":{"headroom.dev/owner":"999999999-1"}}}]' ;;
@@ -110,7 +111,7 @@ func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 			changes = append(changes, line)
 		}
 	}
-	if want := "rm --force --volumes n1 n2|network rm dead|rm --force --volumes c1"; strings.Join(changes, "|") != want {
+	if want := "rm --force --volumes b1 n1 n2|network rm dead|rm --force --volumes c1"; strings.Join(changes, "|") != want {
 		t.Errorf("want %q and no other change, got %q", want, changes)
 	}
 }

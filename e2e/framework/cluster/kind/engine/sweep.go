@@ -9,8 +9,9 @@ import (
 	"strings"
 )
 
-// Of a kind cluster of ours, the network is made first and removed last, and carries the owner's label and the cluster's name; kind labels the nodes with
-// the name. So whatever a killed run leaves, the network still leads to it. Container volumes are anonymous and go with their containers.
+// Of a kind cluster of ours, the network is made first and removed last, and carries the owner's label; the nodes are in it, and kind labels them with the
+// cluster's name, which is the network's. So whatever a killed run leaves, the network still leads to it. Container volumes are anonymous and go with
+// their containers. Containers that become images must not carry the owner's label: whatever is made from such an image would.
 const clusterKey = "io.x-k8s.kind.cluster"
 
 // MakeNetwork makes the network of a cluster, owned by this process.
@@ -37,16 +38,21 @@ func RemoveCluster(ctx context.Context, name string) error {
 }
 
 func removeCluster(ctx context.Context, network object) error {
-	nodes, err := Lines(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", "label="+clusterKey+"="+network.Name)
-	if err != nil {
-		return err
+	var nodes []string
+	for _, filter := range []string{"network=" + network.ID, "label=" + clusterKey + "=" + network.Name} {
+		found, err := Lines(ctx, "ps", "--all", "--quiet", "--no-trunc", "--filter", filter)
+		if err != nil {
+			return err
+		}
+		nodes = append(nodes, found...)
 	}
-	if len(nodes) > 0 {
+	slices.Sort(nodes)
+	if nodes = slices.Compact(nodes); len(nodes) > 0 {
 		if _, err := Run(ctx, append([]string{"rm", "--force", "--volumes"}, nodes...)...); err != nil {
 			return err
 		}
 	}
-	_, err = Run(ctx, "network", "rm", network.ID)
+	_, err := Run(ctx, "network", "rm", network.ID)
 	return err
 }
 

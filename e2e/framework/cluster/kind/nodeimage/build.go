@@ -58,15 +58,16 @@ func (b builder) build(ctx context.Context, ref string) (err error) {
 	if err := engine.CheckPrivileged(ctx, stage); err != nil {
 		return err
 	}
-	owner, err := engine.Owner()
+	// The container has no label of ours, because the image would have it too; the network that it is in leads a sweep to it.
+	place := fmt.Sprintf("headroom-build-%d", os.Getpid())
+	if err := engine.MakeNetwork(ctx, place); err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, engine.RemoveCluster(context.WithoutCancel(ctx), place)) }()
+	id, err := engine.Run(ctx, "create", "--privileged", "--network", place, "--entrypoint", "/bin/sleep", stage, "infinity")
 	if err != nil {
 		return err
 	}
-	id, err := engine.Run(ctx, "create", "--privileged", "--network", "none", "--label", owner, "--entrypoint", "/bin/sleep", stage, "infinity")
-	if err != nil {
-		return err
-	}
-	defer undo("rm", "--force", "--volumes", id)
 	if _, err := engine.Run(ctx, "start", id); err != nil {
 		return err
 	}

@@ -46,6 +46,9 @@ systemctl mask systemd-binfmt.service
 mkdir -p /etc/kubernetes/manifests /etc/cni/net.d /opt/cni/bin /kind/manifests
 rm -rf /var/cache/apt/* /var/lib/apt/lists/* /usr/share/doc /usr/share/man /usr/share/locale`
 
+// rootRecipe is raised when the way of making a root changes in a manner that the above does not show.
+const rootRecipe = "1"
+
 // root is a Debian root that is ready for Kubernetes, of any version.
 type root struct {
 	// tar holds it all.
@@ -57,7 +60,7 @@ type root struct {
 
 // debian returns the root, made at most once per machine.
 func debian(ctx context.Context, o Options) (root, error) {
-	sum := sha256.Sum256([]byte(strings.Join(append([]string{suite, kindVersion.String(), settle, recipe}, packages...), "\n")))
+	sum := sha256.Sum256([]byte(strings.Join(append([]string{suite, kindVersion.String(), settle, rootRecipe}, packages...), "\n")))
 	key := "node-root-" + suite + "-" + hex.EncodeToString(sum[:])[:16]
 	began := time.Now()
 	made := false
