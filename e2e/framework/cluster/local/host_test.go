@@ -19,9 +19,10 @@ type hostProcess struct {
 	ns    []string // those namespaces that are not this process's
 }
 
-// descendants are the processes below root, and root.
+// descendants are the processes below root, and root. Their namespaces are held until the test ends, so that no other program's gets the name of one.
 func descendants(t *testing.T, root int) []hostProcess {
 	t.Helper()
+	held := map[string]bool{}
 	pids, parent := allPIDs(t), map[int]int{}
 	for _, pid := range pids {
 		_, parent[pid] = processState(pid)
@@ -36,6 +37,11 @@ func descendants(t *testing.T, root int) []hostProcess {
 			continue
 		}
 		p := hostProcess{pid: pid, born: born(pid), ns: otherNamespaces(pid)}
+		for _, ns := range p.ns {
+			if !held[ns] {
+				held[ns] = hold(t, pid, ns)
+			}
+		}
 		p.state, _ = processState(pid)
 		if b, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid)); err == nil {
 			p.args = strings.ReplaceAll(string(b), "\x00", " ")
@@ -43,6 +49,17 @@ func descendants(t *testing.T, root int) []hostProcess {
 		out = append(out, p)
 	}
 	return out
+}
+
+// hold keeps a namespace, named as "net:[4026532008]", of a process until the test ends; false when the process has left it.
+func hold(t *testing.T, pid int, ns string) bool {
+	kind, _, _ := strings.Cut(ns, ":")
+	f, err := os.Open(fmt.Sprintf("/proc/%d/ns/%s", pid, kind))
+	if err != nil {
+		return false
+	}
+	t.Cleanup(func() { _ = f.Close() }) // it was only read
+	return true
 }
 
 func allPIDs(t *testing.T) []int {
