@@ -60,7 +60,7 @@ func (s *Session) alive() bool {
 
 func (s *Session) quiesce(ctx context.Context) {
 	if !s.alive() {
-		s.Problem("run the cluster", errors.New("the cluster ended before the run did; its last words are in logs/cell.log"))
+		s.Problem("run the cluster", errEnded)
 		return
 	}
 	s.Phase("heal")

@@ -101,7 +101,9 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 	if err := s.open(ctx); err != nil {
 		return nil, err
 	}
-	if s.owner.watches, err = observe.Watch(context.WithoutCancel(ctx), s.Cluster.RESTConfig(), s.events(), p.run); err != nil {
+	alive, release := while(ctx, s.Cluster.Done())
+	defer release()
+	if s.owner.watches, err = observe.Watch(alive, s.Cluster.RESTConfig(), s.events(), p.run); err != nil {
 		return nil, cluster.Environment("watch the cluster", err)
 	}
 	s.observe(func(ctx context.Context) error { return observe.Probe(ctx, s.Cluster.RESTConfig(), s.events(), p.run) })
@@ -111,6 +113,22 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 	}
 	s.Phase("steady")
 	return s, nil
+}
+
+// errEnded is the cause of what the cluster's end cut short.
+var errEnded = errors.New("the cluster ended before the run did; its last words are in logs/cell.log")
+
+// while is a context that ends with the cluster as well, whose end is its cause then: nobody answers any more.
+func while(ctx context.Context, ended <-chan struct{}) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	go func() {
+		select {
+		case <-ended:
+			cancel(errEnded)
+		case <-ctx.Done():
+		}
+	}()
+	return ctx, func() { cancel(nil) }
 }
 
 // Join reaches a run that another process made.
