@@ -39,12 +39,7 @@ A violation outranks 3 and 4; 3 outranks 4.`,
   headroom check runs/20260729-101530 -o json | jq '.invariants[] | select(.status != "Held")'
   headroom check runs/20260729-101530 --write`,
 		ValidArgsFunction: runDirectory,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return usageError{fmt.Errorf("%s: %w; name the directory that the run printed at its end", cmd.CommandPath(), err)}
-			}
-			return nil
-		},
+		Args:              oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := knownOutput(cmd, output); err != nil {
 				return err
@@ -55,6 +50,14 @@ A violation outranks 3 and 4; 3 outranks 4.`,
 	outputFlag(cmd, &output)
 	cmd.Flags().BoolVar(&write, "write", false, "write report.yaml, junit.xml and evidence/ to RUN-DIR, and history.jsonl where it had to be merged")
 	return cmd
+}
+
+// oneRun wants one run directory as the argument.
+func oneRun(cmd *cobra.Command, args []string) error {
+	if err := cobra.ExactArgs(1)(cmd, args); err != nil {
+		return usageError{fmt.Errorf("%s: %w; name the directory that the run printed at its end", cmd.CommandPath(), err)}
+	}
+	return nil
 }
 
 // checkRun judges the run in dir and prints the report to out and what else there is to say to notes. The error is nil when everything held.

@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -22,12 +21,7 @@ it can be mailed or kept as a CI artefact. A click on a verdict shows the events
 The exit code says whether the page was written, not what it shows: 0, or 2 when RUN-DIR is no run, or 3 when the page cannot be written.`,
 		Example:           `  headroom report runs/20260729-101530 --html /tmp/run.html`,
 		ValidArgsFunction: runDirectory,
-		Args: func(cmd *cobra.Command, args []string) error {
-			if err := cobra.ExactArgs(1)(cmd, args); err != nil {
-				return usageError{fmt.Errorf("%s: %w; name the directory that the run printed at its end", cmd.CommandPath(), err)}
-			}
-			return nil
-		},
+		Args:              oneRun,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if path == "" {
 				path = filepath.Join(args[0], report.FileTimeline)

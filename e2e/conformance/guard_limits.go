@@ -35,7 +35,7 @@ func guardLimits(ctx context.Context, b *run.Bench) {
 		b.Stop(ctx, kubelet, cluster.Terminate)
 		b.SetLimit(ctx, node, 40)
 		d := b.Header.Params.Driver
-		b.Check(run.Pause(ctx, time.Duration(max(d.CacheAge, d.StepInterval))+time.Second)) // so long the driver may answer 4
+		b.Elapse(ctx, time.Duration(max(d.CacheAge, d.StepInterval))+time.Second) // so long the driver may answer 4
 		before := withoutEntry(b, node)
 		b.StartAgain(ctx, kubelet) // it registers the driver, whose answer has grown by its step
 		b.Await(ctx, run.PodStart, func(context.Context) error {

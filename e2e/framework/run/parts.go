@@ -38,11 +38,9 @@ func (b *Bench) StartAgain(ctx context.Context, id string) {
 // Restart stops a component in the way given and starts it again after a while.
 func (b *Bench) Restart(ctx context.Context, id string, how cluster.Signal, down time.Duration) {
 	b.Stop(ctx, id, how)
-	select {
-	case <-time.After(down):
-	case <-ctx.Done():
-	}
+	interrupted := Pause(ctx, down)
 	b.StartAgain(ctx, id)
+	b.Check(interrupted)
 }
 
 // SetPeriod changes how often the kubelet asks the bench's driver; nil unsets it.
@@ -68,11 +66,7 @@ func (b *Bench) AwaitAsked(ctx context.Context, node string, before int, within 
 
 // Elapse lets time pass in which nothing is to happen: the invariants judge afterwards whether nothing did.
 func (b *Bench) Elapse(ctx context.Context, d time.Duration) {
-	select {
-	case <-ctx.Done():
-		b.Check(fmt.Errorf("let %s pass: %w", d, ctx.Err()))
-	case <-time.After(d):
-	}
+	b.Check(Pause(ctx, d))
 }
 
 // WantInvalid checks that the API server refused a request for what is in it (422).
