@@ -22,11 +22,13 @@ func (p *cutParams) Check() (field, remedy string, err error) {
 	return "", "", nil
 }
 
+// networked are the components with a way to the API server of their own.
+var networked = []scenario.Class{scenario.Kubelet, scenario.Attacher, scenario.Scheduler, scenario.ControllerManager}
+
 func init() {
 	define(Fault{
-		Name: "network-cut", Supports: needsNetwork,
-		Targets: []scenario.Class{scenario.Kubelet, scenario.Attacher, scenario.Scheduler, scenario.ControllerManager},
-		Doc:     "One component cannot reach the API server; all others can. Healing restores the way.",
+		Name: "network-cut", Supports: needsNetwork, Targets: networked,
+		Doc: "One component cannot reach the API server; all others can. Healing restores the way.",
 	}, cutParams{Mode: "refuse"}, func(ctx context.Context, t Target, _ *rand.Rand, p *cutParams) (Heal, error) {
 		component, err := t.Component(ctx)
 		if err != nil {

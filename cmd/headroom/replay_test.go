@@ -79,10 +79,6 @@ func TestReplayRefusesBeforeItStartsAnything(t *testing.T) {
 	}
 }
 
-// notPlayed has no scenario: to miss the deletion, a kubelet must lose its watch to an API server that starts anew, which costs the observers theirs,
-// and with such a gap nothing is proved.
-const notPlayed = "period-delete-missed"
-
 // TestFixtureScenariosLoad holds the scenarios of the repository to what there is, and each known defect to a scenario that shows it.
 func TestFixtureScenariosLoad(t *testing.T) {
 	files, err := filepath.Glob("../../fixtures/scenarios/*.yaml")
@@ -106,7 +102,7 @@ func TestFixtureScenariosLoad(t *testing.T) {
 	}
 	for _, i := range invariants.All() {
 		for _, k := range i.KnownUpstream {
-			if k.Scenario != "" && !shown[k.Scenario] && k.Scenario != notPlayed {
+			if k.Scenario != "" && !shown[k.Scenario] {
 				t.Errorf("invariant %q: want a scenario %q that shows its known defect", i.Name, k.Scenario)
 			}
 		}

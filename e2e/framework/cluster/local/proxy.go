@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -18,22 +19,32 @@ const (
 	endpointHang   endpointMode = "hang"   // nothing goes through; nobody is told
 )
 
+// inFlight is how many reads of a connection may be on their way at once, in each direction: what a latency lets through in its own time.
+const inFlight = 1024
+
 // endpoint is one component's own way to the API server: a TCP pass-through, so that the network between the two can fail for that component
 // alone. TLS goes end to end through it.
 type endpoint struct {
 	listener net.Listener
 	target   string
 
-	mu    sync.Mutex
-	mode  endpointMode
-	freed chan struct{} // closed when the mode is no longer hang
-	conns map[net.Conn]struct{}
+	mu      sync.Mutex
+	mode    endpointMode
+	latency time.Duration // of each direction
+	changed chan struct{} // closed when mode or latency changes
+	conns   map[net.Conn]struct{}
+}
+
+// piece is what one read of a connection gave: bytes, its end, or both.
+type piece struct {
+	came  time.Time
+	bytes []byte
+	end   error
 }
 
 // newEndpoint serves listener until it is closed.
 func newEndpoint(listener net.Listener, target string) *endpoint {
-	e := &endpoint{listener: listener, target: target, mode: endpointPass, freed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
-	close(e.freed)
+	e := &endpoint{listener: listener, target: target, mode: endpointPass, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	go e.serve()
 	return e
 }
@@ -60,13 +71,8 @@ func (e *endpoint) set(mode endpointMode) error {
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.mode != endpointHang && mode == endpointHang {
-		e.freed = make(chan struct{})
-	}
-	if e.mode == endpointHang && mode != endpointHang {
-		close(e.freed)
-	}
 	e.mode = mode
+	e.tell()
 	if mode == endpointRefuse {
 		for c := range e.conns {
 			reset(c)
@@ -75,10 +81,49 @@ func (e *endpoint) set(mode endpointMode) error {
 	return nil
 }
 
-func (e *endpoint) state() (endpointMode, chan struct{}) {
+// delay makes everything take that much longer in each direction, so that an answer comes twice that later. 0 ends it, for what is on its way too.
+func (e *endpoint) delay(latency time.Duration) error {
+	if latency < 0 {
+		return fmt.Errorf("endpoint latency %s: want 0 or more", latency)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.mode, e.freed
+	e.latency = latency
+	e.tell()
+	return nil
+}
+
+// tell wakes what is held. Called with the lock held.
+func (e *endpoint) tell() {
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+func (e *endpoint) state() (endpointMode, time.Duration, <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mode, e.latency, e.changed
+}
+
+// hold returns when what came at a time may go on.
+func (e *endpoint) hold(came time.Time) {
+	for {
+		mode, latency, changed := e.state()
+		if mode == endpointHang {
+			<-changed
+			continue
+		}
+		left := time.Until(came.Add(latency))
+		if mode == endpointRefuse || latency == 0 || left <= 0 {
+			return
+		}
+		wait := time.NewTimer(left)
+		select {
+		case <-wait.C:
+		case <-changed:
+		}
+		wait.Stop()
+	}
 }
 
 // track adds a connection, or refuses it.
@@ -105,7 +150,7 @@ func (e *endpoint) handle(client net.Conn) {
 	}
 	defer e.untrack(client)
 	defer client.Close()
-	e.waitFreed()
+	e.hold(time.Now())
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	server, err := new(net.Dialer).DialContext(ctx, "tcp", e.target)
 	cancel()
@@ -125,29 +170,39 @@ func (e *endpoint) handle(client net.Conn) {
 	both.Wait()
 }
 
-func (e *endpoint) waitFreed() {
-	_, freed := e.state()
-	<-freed
+// copy moves bytes one way until an end, each piece no sooner than the endpoint lets it go.
+func (e *endpoint) copy(to, from net.Conn) {
+	pieces := make(chan piece, inFlight)
+	go read(from, pieces)
+	broken := false
+	for p := range pieces {
+		if broken {
+			continue // until the reader has seen the end
+		}
+		e.hold(p.came)
+		if len(p.bytes) > 0 {
+			if _, err := to.Write(p.bytes); err != nil {
+				reset(from)
+				broken = true
+				continue
+			}
+		}
+		if half, ok := to.(*net.TCPConn); ok && p.end == io.EOF {
+			_ = half.CloseWrite() // the other way may go on
+		} else if p.end != nil {
+			reset(to)
+		}
+	}
 }
 
-// copy moves bytes one way until an end, holding them while the endpoint hangs.
-func (e *endpoint) copy(to, from net.Conn) {
+// read hands over what comes until an end, which is the last piece.
+func read(from net.Conn, pieces chan<- piece) {
+	defer close(pieces)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 {
-			e.waitFreed()
-			if _, werr := to.Write(buf[:n]); werr != nil {
-				reset(from)
-				return
-			}
-		}
+		pieces <- piece{time.Now(), bytes.Clone(buf[:n]), err}
 		if err != nil {
-			if half, ok := to.(*net.TCPConn); ok && err == io.EOF {
-				_ = half.CloseWrite() // the other way may go on
-				return
-			}
-			reset(to)
 			return
 		}
 	}
