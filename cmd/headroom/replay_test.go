@@ -79,6 +79,17 @@ func TestReplayRefusesBeforeItStartsAnything(t *testing.T) {
 	}
 }
 
+// TestRecordedScenariosLoad holds those that fixtures/runs was recorded from to what there is.
+func TestRecordedScenariosLoad(t *testing.T) {
+	files, err := filepath.Glob("../../fixtures/runs/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("want scenarios, got %v (%v)", files, err)
+	}
+	if _, err := loadStories(files); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestFixtureScenariosLoad holds the scenarios of the repository to what there is, and each known defect to a scenario that shows it.
 func TestFixtureScenariosLoad(t *testing.T) {
 	files, err := filepath.Glob("../../fixtures/scenarios/*.yaml")
