@@ -14,10 +14,14 @@ import (
 type endpointMode string
 
 const (
-	endpointPass   endpointMode = "pass"   // connections go through
-	endpointRefuse endpointMode = "refuse" // open connections are reset, new ones too
-	endpointHang   endpointMode = "hang"   // nothing goes through; nobody is told
+	endpointPass     endpointMode = "pass"     // connections go through
+	endpointRefuse   endpointMode = "refuse"   // open connections are reset, new ones too
+	endpointHang     endpointMode = "hang"     // nothing goes through; nobody is told
+	endpointImpostor endpointMode = "impostor" // open connections are reset; something else, which has no TLS, answers new ones
 )
+
+// impostorAnswer is what a balancer without a server behind it says.
+const impostorAnswer = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 // inFlight is how many reads of a connection may be on their way at once, in each direction: what a latency lets through in its own time.
 const inFlight = 1024
@@ -65,15 +69,15 @@ func (e *endpoint) serve() {
 // set changes the mode for open and new connections.
 func (e *endpoint) set(mode endpointMode) error {
 	switch mode {
-	case endpointPass, endpointRefuse, endpointHang:
+	case endpointPass, endpointRefuse, endpointHang, endpointImpostor:
 	default:
-		return fmt.Errorf("endpoint mode %q: want %s, %s or %s", mode, endpointPass, endpointRefuse, endpointHang)
+		return fmt.Errorf("endpoint mode %q: want %s, %s, %s or %s", mode, endpointPass, endpointRefuse, endpointHang, endpointImpostor)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.mode = mode
 	e.tell()
-	if mode == endpointRefuse {
+	if mode == endpointRefuse || mode == endpointImpostor {
 		for c := range e.conns {
 			reset(c)
 		}
@@ -114,7 +118,7 @@ func (e *endpoint) hold(came time.Time) {
 			continue
 		}
 		left := time.Until(came.Add(latency))
-		if mode == endpointRefuse || latency == 0 || left <= 0 {
+		if mode != endpointPass || latency == 0 || left <= 0 {
 			return
 		}
 		wait := time.NewTimer(left)
@@ -151,6 +155,10 @@ func (e *endpoint) handle(client net.Conn) {
 	defer e.untrack(client)
 	defer client.Close()
 	e.hold(time.Now())
+	if mode, _, _ := e.state(); mode == endpointImpostor {
+		impersonate(client)
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	server, err := new(net.Dialer).DialContext(ctx, "tcp", e.target)
 	cancel()
@@ -168,6 +176,21 @@ func (e *endpoint) handle(client net.Conn) {
 		both.Go(func() { e.copy(way[0], way[1]) })
 	}
 	both.Wait()
+}
+
+// impersonate answers a question in plain HTTP, whatever it is, and lets the client end.
+func impersonate(client net.Conn) {
+	buf := make([]byte, 32<<10)
+	if _, err := client.Read(buf); err != nil {
+		return
+	}
+	if _, err := io.WriteString(client, impostorAnswer); err != nil {
+		return
+	}
+	if half, ok := client.(*net.TCPConn); ok {
+		_ = half.CloseWrite()
+	}
+	_, _ = io.Copy(io.Discard, client) // a reset would take the answer with it
 }
 
 // copy moves bytes one way until an end, each piece no sooner than the endpoint lets it go.

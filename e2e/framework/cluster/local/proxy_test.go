@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"strings"
 	"syscall"
@@ -148,6 +149,23 @@ func TestEndpointRefuses(t *testing.T) {
 	receive(t, again, "y")
 }
 
+func TestEndpointImpostor(t *testing.T) {
+	e := newTestEndpoint(t, echo)
+	open := dialEndpoint(t, e)
+	send(t, open, "x")
+	receive(t, open, "x")
+	setMode(t, e, endpointImpostor)
+	wantReset(t, open)
+	_, err := (&http.Client{Timeout: 30 * time.Second}).Get("https://" + e.listener.Addr().String())
+	if err == nil || !strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+		t.Errorf("TLS to the impostor: want to be told what it is, got %v", err)
+	}
+	setMode(t, e, endpointPass)
+	again := dialEndpoint(t, e)
+	send(t, again, "y")
+	receive(t, again, "y")
+}
+
 func TestEndpointHangs(t *testing.T) {
 	seen := make(chan string, 10)
 	e := newTestEndpoint(t, func(c *net.TCPConn) {
@@ -272,7 +290,7 @@ func TestEndpointWithoutServer(t *testing.T) {
 func TestEndpointMode(t *testing.T) {
 	e := newTestEndpoint(t, echo)
 	err := e.set("slow")
-	if err == nil || !strings.Contains(err.Error(), `endpoint mode "slow": want pass, refuse or hang`) {
+	if err == nil || !strings.Contains(err.Error(), `endpoint mode "slow": want pass, refuse, hang or impostor`) {
 		t.Errorf("unknown mode: got %v", err)
 	}
 	if err := e.delay(-1); err == nil || !strings.Contains(err.Error(), "endpoint latency -1ns: want 0 or more") {
