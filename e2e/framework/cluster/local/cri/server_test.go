@@ -2,7 +2,6 @@ package cri
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
