@@ -100,9 +100,13 @@ func (a *agent) boot(ctx context.Context) error {
 		return err
 	}
 	go func() { report("container runtime", runtime.ServeListener(context.Background(), listener)) }()
-	starts := []func(context.Context) error{func(ctx context.Context) error { return a.startKubelet(ctx, socket) }}
+	kubelet, err := a.prepareKubelet(socket)
+	if err != nil {
+		return err
+	}
+	starts := []func(context.Context) error{func(ctx context.Context) error { return kubelet.start(ctx, "") }}
 	for _, d := range a.cfg.Drivers {
-		start, err := a.prepareDriver(d)
+		start, err := a.prepareDriver(d, kubelet)
 		if err != nil {
 			return err
 		}
@@ -112,7 +116,7 @@ func (a *agent) boot(ctx context.Context) error {
 }
 
 // prepareDriver opens a driver's gate and registration socket and returns the function that starts the driver behind them.
-func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error) {
+func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Context) error, error) {
 	cell := a.cfg.Cell
 	def, err := cell.driver(d.Definition)
 	if err != nil {
@@ -154,12 +158,13 @@ func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error)
 		if err != nil {
 			return err
 		}
-		return a.awaitRegistered(ctx, r, d.Name, p)
+		return a.awaitRegistered(ctx, r, d.Name, p, kubelet)
 	}, nil
 }
 
-// awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended.
-func (a *agent) awaitRegistered(ctx context.Context, r *registrar.Registrar, name string, driver *process) error {
+// awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended. Where no kubelet is there to
+// register it, the driver is not to blame.
+func (a *agent) awaitRegistered(ctx context.Context, r *registrar.Registrar, name string, driver, kubelet *process) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	defer driver.whenEnded(cancel)()
@@ -167,7 +172,10 @@ func (a *agent) awaitRegistered(ctx context.Context, r *registrar.Registrar, nam
 	if err == nil {
 		return nil
 	}
-	if s := driver.status(); s.PID == 0 {
+	switch {
+	case driver.status().PID != 0 && kubelet.status().PID == 0:
+		return &cluster.EnvironmentError{Op: "register driver " + name + " on node " + a.cfg.Node, Err: fmt.Errorf("%s is not running%s", kubelet.id, kubelet.tail())}
+	case driver.status().PID == 0:
 		err = errors.New("it ended by itself before it was registered")
 	}
 	return &cluster.DriverError{Driver: name, Node: a.cfg.Node, Err: fmt.Errorf("%w%s", err, driver.tail())}
