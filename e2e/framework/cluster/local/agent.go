@@ -99,9 +99,16 @@ func (a *agent) boot(ctx context.Context) error {
 		return err
 	}
 	go func() { report("container runtime", runtime.ServeListener(context.Background(), listener)) }()
-	starts := []func(context.Context) error{func(ctx context.Context) error { return a.startKubelet(ctx, socket) }}
+	if err := probeInotify(inotifyPerNode); err != nil {
+		return err
+	}
+	kubelet, err := a.prepareKubelet(socket)
+	if err != nil {
+		return err
+	}
+	starts := []func(context.Context) error{func(ctx context.Context) error { return kubelet.start(ctx, "") }}
 	for _, d := range a.cfg.Drivers {
-		start, err := a.prepareDriver(d)
+		start, err := a.prepareDriver(d, kubelet)
 		if err != nil {
 			return err
 		}
@@ -111,7 +118,7 @@ func (a *agent) boot(ctx context.Context) error {
 }
 
 // prepareDriver opens a driver's gate and registration socket and returns the function that starts the driver behind them.
-func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error) {
+func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Context) error, error) {
 	cell := a.cfg.Cell
 	def, err := cell.driver(d.Definition)
 	if err != nil {
@@ -153,21 +160,24 @@ func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error)
 		if err != nil {
 			return err
 		}
-		return a.awaitRegistered(ctx, r, d.Name, p)
+		return a.awaitRegistered(ctx, r, d.Name, p, kubelet)
 	}, nil
 }
 
-// awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended.
-func (a *agent) awaitRegistered(ctx context.Context, r *registrar.Registrar, name string, driver *process) error {
+// awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended. A kubelet that never asks is no
+// failure of the driver's.
+func (a *agent) awaitRegistered(ctx context.Context, r *registrar.Registrar, name string, driver, kubelet *process) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	defer driver.whenEnded(cancel)()
 	err := r.Wait(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if s := driver.status(); s.PID == 0 {
+	case driver.status().PID == 0:
 		err = errors.New("it ended by itself before it was registered")
+	case errors.Is(err, registrar.ErrNotAsked), kubelet.status().PID == 0:
+		return fmt.Errorf("%w%s", err, kubelet.tail())
 	}
 	return &cluster.DriverError{Driver: name, Node: a.cfg.Node, Err: fmt.Errorf("%w%s", err, driver.tail())}
 }

@@ -143,6 +143,25 @@ func diagnoseInotify(proc string, nodes int) Need {
 	return n
 }
 
+// probeInotify takes so many inotify instances, which a kubelet needs to come up and to stay, and gives them back. Others on the machine share the limit,
+// so that only trying tells.
+func probeInotify(n int) error {
+	limit, unsaid := strconv.Atoi(sysctl("/proc", "fs/inotify/max_user_instances"))
+	for range n {
+		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
+		if err != nil {
+			env := &cluster.EnvironmentError{Op: "make an inotify instance for a kubelet", Err: err}
+			if errors.Is(err, unix.EMFILE) && unsaid == nil {
+				env.Err = fmt.Errorf("%w: fs.inotify.max_user_instances is %d, and what runs on this machine has taken so many", err, limit)
+				env.Remedy = fmt.Sprintf("sudo sysctl -w fs.inotify.max_user_instances=%d, or end other clusters", max(2*limit, inotifyBase+32*inotifyPerNode))
+			}
+			return env
+		}
+		defer unix.Close(fd)
+	}
+	return nil
+}
+
 func diagnoseMemory(proc string, nodes int) Need {
 	n := Need{Name: "memory"}
 	want := uint64(memoryBase + nodes*memoryPerNode)

@@ -6,6 +6,10 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"headroom/e2e/framework/cluster"
 )
 
 // proc makes a tree of files like /proc.
@@ -64,6 +68,41 @@ func TestDiagnoseInotify(t *testing.T) {
 	} {
 		wantNeed(t, c.name, diagnoseInotify(proc(t, c.files), c.nodes), c.want, c.remedy)
 	}
+}
+
+// TestProbeInotify asks for more than this process may have files open, which the kernel refuses as it refuses an instance too many.
+func TestProbeInotify(t *testing.T) {
+	if err := probeInotify(1); err != nil {
+		t.Errorf("want room for one instance, got %v", err)
+	}
+	before := descriptors(t)
+	var files unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	few := unix.Rlimit{Cur: uint64(before) + 8, Max: files.Max}
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
+		t.Fatal(err)
+	}
+	err := probeInotify(64)
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
+		t.Fatal(err)
+	}
+	var env *cluster.EnvironmentError
+	if !errors.As(err, &env) || !errors.Is(err, unix.EMFILE) || !strings.Contains(err.Error(), "max_user_instances is ") || !strings.Contains(env.Remedy, "sysctl -w fs.inotify.max_user_instances=") {
+		t.Errorf("want an environment error with a remedy, got %v", err)
+	}
+	if after := descriptors(t); after > before {
+		t.Errorf("want as many files open as before, %d, got %d", before, after)
+	}
+}
+
+func descriptors(t *testing.T) int {
+	all, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(all)
 }
 
 func TestDiagnoseMemory(t *testing.T) {
