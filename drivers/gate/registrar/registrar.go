@@ -17,6 +17,7 @@ import (
 
 	"headroom/drivers/gate"
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/unixsocket"
 )
 
 // versions are the CSI versions that the kubelet is told; it takes the major one.
@@ -64,7 +65,7 @@ type Registrar struct {
 
 // New takes the socket; the kubelet may see it at once and waits for Serve. The caller must Close the registrar.
 func New(o Options) (*Registrar, error) {
-	l, err := gate.Listen(o.Socket)
+	l, err := unixsocket.Replace(o.Socket)
 	if err != nil {
 		return nil, fmt.Errorf("registrar of driver %q: %w", o.DriverName, err)
 	}

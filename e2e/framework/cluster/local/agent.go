@@ -23,6 +23,7 @@ import (
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/local/cri"
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/unixsocket"
 	"headroom/e2e/framework/versions"
 )
 
@@ -94,14 +95,11 @@ func (a *agent) boot(ctx context.Context) error {
 	socket := filepath.Join(nodeDir(a.cfg.Node), "cri.sock")
 	pods := netip.AddrFrom4([4]byte{10, byte(128 + a.cfg.Index/256), byte(a.cfg.Index), 0})
 	runtime := cri.New(cri.Options{PodCIDR: netip.PrefixFrom(pods, 24)})
-	listener, err := cri.Listen(socket)
+	listener, err := unixsocket.Listen(socket)
 	if err != nil {
 		return err
 	}
 	go func() { report("container runtime", runtime.ServeListener(context.Background(), listener)) }()
-	if err := probeInotify(inotifyPerNode); err != nil {
-		return err
-	}
 	kubelet, err := a.prepareKubelet(socket)
 	if err != nil {
 		return err

@@ -143,23 +143,28 @@ func diagnoseInotify(proc string, nodes int) Need {
 	return n
 }
 
-// probeInotify takes so many inotify instances, which a kubelet needs to come up and to stay, and gives them back. Others on the machine share the limit,
-// so that only trying tells.
-func probeInotify(n int) error {
-	limit, unsaid := strconv.Atoi(sysctl("/proc", "fs/inotify/max_user_instances"))
-	for range n {
-		fd, err := unix.InotifyInit1(unix.IN_CLOEXEC)
-		if err != nil {
-			env := &cluster.EnvironmentError{Op: "make an inotify instance for a kubelet", Err: err}
-			if errors.Is(err, unix.EMFILE) && unsaid == nil {
-				env.Err = fmt.Errorf("%w: fs.inotify.max_user_instances is %d, and what runs on this machine has taken so many", err, limit)
-				env.Remedy = fmt.Sprintf("sudo sysctl -w fs.inotify.max_user_instances=%d, or end other clusters", max(2*limit, inotifyBase+32*inotifyPerNode))
-			}
-			return env
+// inotifyLeft says whether the kubelets of so many more nodes find the inotify instances that they need, of those that the kernel gives to one user. It
+// takes them for a moment, since the kernel does not tell how many are taken. A kubelet that finds none ends.
+func inotifyLeft(nodes int, take func() (int, error), free func(int) error) error {
+	want := nodes * inotifyPerNode
+	var taken []int
+	var err error
+	for err == nil && len(taken) < want {
+		var fd int
+		if fd, err = take(); err == nil {
+			taken = append(taken, fd)
 		}
-		defer unix.Close(fd)
 	}
-	return nil
+	for _, fd := range taken {
+		_ = free(fd) // closing what was just opened does not fail
+	}
+	if err == nil {
+		return nil
+	}
+	return &cluster.EnvironmentError{
+		Op: fmt.Sprintf("make %d nodes", nodes), Err: fmt.Errorf("%d inotify instances are left, their kubelets need %d: %w", len(taken), want, err),
+		Remedy: fmt.Sprintf("end other clusters, or sudo sysctl -w fs.inotify.max_user_instances=%d", 2*(inotifyBase+want)),
+	}
 }
 
 func diagnoseMemory(proc string, nodes int) Need {

@@ -5,9 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"headroom/e2e/framework/cluster"
 )
@@ -70,41 +69,6 @@ func TestDiagnoseInotify(t *testing.T) {
 	}
 }
 
-// TestProbeInotify asks for more than this process may have files open, which the kernel refuses as it refuses an instance too many.
-func TestProbeInotify(t *testing.T) {
-	if err := probeInotify(1); err != nil {
-		t.Errorf("want room for one instance, got %v", err)
-	}
-	before := descriptors(t)
-	var files unix.Rlimit
-	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		t.Fatal(err)
-	}
-	few := unix.Rlimit{Cur: uint64(before) + 8, Max: files.Max}
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &few); err != nil {
-		t.Fatal(err)
-	}
-	err := probeInotify(64)
-	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
-		t.Fatal(err)
-	}
-	var env *cluster.EnvironmentError
-	if !errors.As(err, &env) || !errors.Is(err, unix.EMFILE) || !strings.Contains(err.Error(), "max_user_instances is ") || !strings.Contains(env.Remedy, "sysctl -w fs.inotify.max_user_instances=") {
-		t.Errorf("want an environment error with a remedy, got %v", err)
-	}
-	if after := descriptors(t); after > before {
-		t.Errorf("want as many files open as before, %d, got %d", before, after)
-	}
-}
-
-func descriptors(t *testing.T) int {
-	all, err := os.ReadDir("/proc/self/fd")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return len(all)
-}
-
 func TestDiagnoseMemory(t *testing.T) {
 	for _, c := range []struct {
 		name         string
@@ -158,5 +122,29 @@ func TestDiagnose(t *testing.T) {
 	}
 	if err := Preflight(); err != nil && needs[0].Err == nil {
 		t.Errorf("preflight: want the same answer as from the namespaces, got %v", err)
+	}
+}
+
+// TestInotifyLeft holds that nodes whose kubelets would find no inotify instances are refused, and that what was taken to see it is given back.
+func TestInotifyLeft(t *testing.T) {
+	left, freed := 20, 0
+	take := func() (int, error) {
+		if left == 0 {
+			return -1, syscall.EMFILE
+		}
+		left--
+		return left, nil
+	}
+	free := func(int) error { left++; freed++; return nil }
+	if err := inotifyLeft(3, take, free); err != nil || freed != 18 {
+		t.Errorf("3 nodes with 20 instances left: want them allowed and 18 given back, got %v, %d", err, freed)
+	}
+	err := inotifyLeft(4, take, free)
+	var env *cluster.EnvironmentError
+	if !errors.As(err, &env) || !strings.Contains(err.Error(), "20 inotify instances are left, their kubelets need 24") || !strings.Contains(env.Remedy, "sysctl") {
+		t.Errorf("4 nodes with 20 instances left: want a remedy, got %v", err)
+	}
+	if left != 20 {
+		t.Errorf("want all given back, got %d of 20", left)
 	}
 }

@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// prepareKubelet writes the configuration of the real kubelet on this node's container runtime.
+// prepareKubelet writes the kubelet's configuration and makes the real kubelet's process, on this node's container runtime.
 func (a *agent) prepareKubelet(runtime string) (*process, error) {
 	dir := nodeDir(a.cfg.Node)
 	config, err := json.MarshalIndent(a.kubeletConfiguration(dir, runtime), "", "  ")
