@@ -34,6 +34,14 @@ apiServer:
   - {name: audit-log, hostPath: %[1]s/logs, mountPath: %[1]s/logs, pathType: Directory}
 `
 
+// schedulerPatch lets the API server read the scheduler's metrics, which asks as nobody in particular. The list is the only one: kind gives none.
+const schedulerPatch = `kind: ClusterConfiguration
+scheduler:
+  extraArgs:
+  - {name: bind-address, value: 0.0.0.0}
+  - {name: authorization-always-allow-paths, value: "/healthz,/readyz,/livez,/metrics"}
+`
+
 // kubeletPatch lets kubelets run on machines that still have cgroup v1; 1.35 and later refuse it otherwise.
 const kubeletPatch = `kind: KubeletConfiguration
 failCgroupV1: false
@@ -50,7 +58,7 @@ func (n *nascent) config() *v1alpha4.Cluster {
 	c := &v1alpha4.Cluster{
 		TypeMeta: v1alpha4.TypeMeta{Kind: "Cluster", APIVersion: "kind.x-k8s.io/v1alpha4"}, Name: n.Name,
 		Networking:           v1alpha4.Networking{APIServerAddress: "127.0.0.1", APIServerPort: int32(n.options.Port)},
-		KubeadmConfigPatches: []string{fmt.Sprintf(apiServerPatch, nodeRunDir), kubeletPatch},
+		KubeadmConfigPatches: []string{fmt.Sprintf(apiServerPatch, nodeRunDir), schedulerPatch, kubeletPatch},
 	}
 	if slices.Contains(n.own, true) {
 		// An assembled node makes its pod network itself, and has no rules for Services: nothing here uses one.

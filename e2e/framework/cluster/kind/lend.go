@@ -186,7 +186,7 @@ func (c *Cluster) takeBack(ctx context.Context, name string) error {
 			rest[key] = nil
 		}
 	}
-	var errs []error
+	errs := []error{c.readRejections(ctx, name)}
 	for key := range drivers {
 		errs = append(errs, c.saveLogs(ctx, driverLabel+"="+strings.TrimPrefix(key, driverNode)))
 	}

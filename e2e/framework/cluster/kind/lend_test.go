@@ -3,6 +3,9 @@ package kind
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -11,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/versions"
@@ -37,7 +42,27 @@ func pool(t *testing.T) *Cluster {
 		}
 	}
 	c.client = client
+	answering(t, c, nil)
 	return c
+}
+
+// answering makes a cluster's API server answer requests that are for no object: texts by path.
+func answering(t *testing.T, c *Cluster, texts map[string]string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, ok := texts[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, text) // the reader is gone if this fails
+	}))
+	t.Cleanup(server.Close)
+	clients, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.raw = clients.CoreV1().RESTClient()
 }
 
 func TestReserveLendsAllOrNone(t *testing.T) {

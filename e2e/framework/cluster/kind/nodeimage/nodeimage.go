@@ -73,6 +73,9 @@ func Ensure(ctx context.Context, o Options) (string, error) {
 	if err != nil {
 		return "", cluster.Environment("make the root of a node", err)
 	}
+	if err := base.checkPrivileged(ctx); err != nil {
+		return "", cluster.Environment("try the container engine", err)
+	}
 	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: o.Kubernetes, Components: o.Components(release), Out: o.Out})
 	if err != nil {
 		return "", err
