@@ -109,9 +109,10 @@ e2e-kind: build ## Run all specs on a kind cluster (ARGS: flags of `headroom run
 	$(WITH_DOCKER) bin/headroom run --provider kind $(ARGS)
 
 .PHONY: kind-tests
-kind-tests: build ## Tests that make a kind cluster
+kind-tests: build ## Tests that make kind clusters, and kill them
 	@scripts/need.sh docker dockerd debootstrap
 	HEADROOM_KIND_TEST=1 $(WITH_DOCKER) go test -count 1 -timeout 15m -v -run 'Live|SweepAfterKill' ./e2e/framework/cluster/kind/...
+	HEADROOM_KIND_TEST=1 $(WITH_DOCKER) go test -count 1 -timeout 15m -v -run Kind $(KILL_TEST) -kill.headroom $(CURDIR)/bin/headroom
 
 .PHONY: smoke-kind
 smoke-kind: build ## Run the smoke specs on a kind cluster where a Docker daemon can be had, and say so where not

@@ -64,6 +64,39 @@ func TestCheckPrivileged(t *testing.T) {
 	wantRemedy(t, CheckPrivileged(t.Context(), "i:1"), "forbidden", "let the engine run privileged containers")
 }
 
+// TestPullTellsSilenceFromRefusal with the words of several releases of the engine.
+func TestPullTellsSilenceFromRefusal(t *testing.T) {
+	for said, silent := range map[string]bool{
+		`Get "https://registry-1.docker.io/v2/": dial tcp: lookup registry-1.docker.io on 127.0.0.1:53: server misbehaving`:                                   true,
+		`Get "https://registry-1.docker.io/v2/": net/http: request canceled while waiting for connection (Client.Timeout exceeded while awaiting headers)`:    true,
+		`failed to resolve reference "docker.io/kindest/node:v1": failed to do request: Head "https://r/v2/kindest/node/manifests/v1": dial tcp: i/o timeout`: true,
+		`dial tcp 10.0.0.1:443: connect: no route to host`:                                                                                                true,
+		`manifest for kindest/node:v9 not found: manifest unknown: manifest unknown`:                                                                      false,
+		`pull access denied for nobody/node, repository does not exist or may require 'docker login': denied: requested access to the resource is denied`: false,
+	} {
+		falseDocker(t, "cat >&2 <<'END'\nError response from daemon: "+said+"\nEND\nexit 1")
+		err := Pull(t.Context(), "i:1")
+		if err == nil || errors.Is(err, ErrNoRegistry) != silent || !strings.Contains(err.Error(), said) {
+			t.Errorf("%s: want no registry %v, got %v", said, silent, err)
+		}
+	}
+}
+
+func TestHasImage(t *testing.T) {
+	for script, want := range map[string]bool{
+		"echo sha256:1": true, "echo 'Error response from daemon: No such image: i:1' >&2; exit 1": false, "echo 'Error: No such image: i:1' >&2; exit 1": false,
+	} {
+		falseDocker(t, script)
+		if got, err := HasImage(t.Context(), "i:1"); err != nil || got != want {
+			t.Errorf("%s: want %v, got %v (error: %v)", script, want, got, err)
+		}
+	}
+	falseDocker(t, "echo 'permission denied' >&2; exit 1")
+	if _, err := HasImage(t.Context(), "i:1"); err == nil || !strings.Contains(err.Error(), "permission denied") {
+		t.Errorf("want the engine's refusal, got %v", err)
+	}
+}
+
 func TestAlive(t *testing.T) {
 	value := self(t)
 	pid, start, _ := strings.Cut(value, "-")
