@@ -172,3 +172,25 @@ func TestMetricsComeThroughTheAPIServer(t *testing.T) {
 		t.Errorf("a kubelet that does not answer: want no reading and no error, got %v", err)
 	}
 }
+
+func TestSetSocket(t *testing.T) {
+	c := pool(t)
+	asked := falseDocker(t, "true")
+	for _, there := range []bool{false, true} {
+		if err := c.SetSocket(t.Context(), "c-worker", "d.example", "registration", there); err != nil {
+			t.Error(err)
+		}
+	}
+	const path, hidden = "/var/lib/kubelet/plugins_registry/d.example-reg.sock", "/var/lib/kubelet/plugins/d.example/csi.sock.registration"
+	b, err := os.ReadFile(asked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	move := "exec c-worker /bin/sh -c " + moveSocket + " "
+	if want := move + path + " " + hidden + "\n" + move + hidden + " " + path + "\n"; string(b) != want {
+		t.Errorf("want\n%sgot\n%s", want, b)
+	}
+	if err := c.SetSocket(t.Context(), "c-worker", "d.example", "door", false); err == nil || !strings.Contains(err.Error(), `"door"`) {
+		t.Errorf("want an error that names the socket, got %v", err)
+	}
+}
