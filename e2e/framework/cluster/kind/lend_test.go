@@ -105,6 +105,47 @@ func TestReserveLendsAllOrNone(t *testing.T) {
 	}
 }
 
+// TestReserveIsFair: who needs one worker does not pass who waits for two, though one is free.
+func TestReserveIsFair(t *testing.T) {
+	c := pool(t)
+	held, err := c.Reserve(t.Context(), []cluster.NodeSpec{{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserve := func(n int) <-chan []string {
+		got := make(chan []string, 1)
+		go func() {
+			names, err := c.Reserve(t.Context(), make([]cluster.NodeSpec, n))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- names
+		}()
+		return got
+	}
+	two := reserve(2)
+	time.Sleep(pollInterval) // until it is first in the queue
+	one := reserve(1)
+	select {
+	case names := <-one:
+		t.Fatalf("want it to wait behind who needs two, got %q", names)
+	case <-time.After(3 * pollInterval):
+	}
+	if err := c.RemoveNode(t.Context(), held[0]); err != nil {
+		t.Fatal(err)
+	}
+	names := <-two
+	if len(names) != 2 {
+		t.Fatalf("want both workers, got %q", names)
+	}
+	if err := c.RemoveNode(t.Context(), names[1]); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-one; len(got) != 1 || got[0] != names[1] {
+		t.Errorf("want worker %q, got %q", names[1], got)
+	}
+}
+
 func TestReserveByKubelet(t *testing.T) {
 	names, err := pool(t).Reserve(t.Context(), []cluster.NodeSpec{{Kubelet: "v1.35.4"}, {Kubelet: "v1.36.3"}})
 	if err != nil || strings.Join(names, " ") != "c-worker2 c-worker" {
