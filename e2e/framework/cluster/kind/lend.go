@@ -25,7 +25,7 @@ const lentLabel = "headroom.dev/lent"
 // Reserve lends workers, all or none, so that two who each need all of them never wait for each other. It waits while others have them, and those who come
 // later wait behind it: otherwise who needs one would always be before who needs two. What the topology can never give is a *cluster.UnsupportedError.
 func (c *Cluster) Reserve(ctx context.Context, specs []cluster.NodeSpec) ([]string, error) {
-	if err := c.canLend(specs); err != nil {
+	if err := c.canLend(specs); err != nil || len(specs) == 0 {
 		return nil, err
 	}
 	names, err := c.reserve(ctx, specs)
