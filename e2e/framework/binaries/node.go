@@ -19,7 +19,7 @@ func OfNode(r versions.Release) Set {
 		c.Asks = asks
 		return c
 	}
-	set := Set{kubernetes("kubeadm", "version", "-o", "short"), kubernetes("kubectl", "version", "--client")}
+	set := Set{kubernetes("kubeadm", "version", "-o", "short"), kubernetes("kubectl", "version", "--client"), kubernetes("kube-proxy")}
 	const containerd = "github.com/containerd/containerd/v2"
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
 		c := Component{

@@ -47,9 +47,9 @@ const kubeletPatch = `kind: KubeletConfiguration
 failCgroupV1: false
 `
 
-// initPatch leaves out what an assembled node has no images for. The list replaces kind's own, whose entries are the first two.
+// initPatch leaves out what an assembled node has no image for. The list replaces kind's own, whose one entry is the first.
 const initPatch = `kind: InitConfiguration
-skipPhases: [preflight, addon/kube-proxy, addon/coredns]
+skipPhases: [preflight, addon/coredns]
 `
 
 // config is what kind is told.
@@ -61,9 +61,9 @@ func (n *nascent) config() *v1alpha4.Cluster {
 		KubeadmConfigPatches: []string{fmt.Sprintf(apiServerPatch, nodeRunDir), schedulerPatch, kubeletPatch},
 	}
 	if slices.Contains(n.own, true) {
-		// An assembled node makes its pod network itself, and has no rules for Services: nothing here uses one.
+		// An assembled node makes its pod network itself, and its kube-proxy has nft and no iptables.
 		c.Networking.DisableDefaultCNI = true
-		c.Networking.KubeProxyMode = "none"
+		c.Networking.KubeProxyMode = v1alpha4.NFTablesProxyMode
 		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, initPatch)
 	}
 	for i, image := range n.images {

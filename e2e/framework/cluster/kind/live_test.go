@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind/engine"
 	"headroom/e2e/framework/entry"
@@ -95,6 +97,7 @@ func TestLiveComponents(t *testing.T) {
 	if err := other.Answers(t.Context()); err != nil {
 		t.Errorf("attached: want an answer, got %v", err)
 	}
+	reachService(t, c)
 	driver := addDriver(t, other)
 	all, err := other.Components(t.Context())
 	if err != nil {
@@ -173,6 +176,24 @@ func gone(t *testing.T, name string) {
 		if out, err := engine.Run(context.Background(), list...); err != nil || strings.Contains(out, name) {
 			t.Errorf("docker %s: want nothing of %s, got %q (error: %v)", list[0], name, out, err)
 		}
+	}
+}
+
+// reachService asks the one Service that every cluster has, which is the API server.
+func reachService(t *testing.T, c *Cluster) {
+	t.Helper()
+	service, err := c.client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
+	defer cancel()
+	err = poll(ctx, "a Service's address to lead somewhere", func() error {
+		_, err := engine.Run(ctx, "exec", c.Workers[0], "curl", "--insecure", "--fail", "--silent", "--show-error", "--max-time", "5", "https://"+service.Spec.ClusterIP+"/readyz")
+		return err
+	})
+	if err != nil {
+		t.Error(err)
 	}
 }
 

@@ -140,7 +140,7 @@ func (n *nascent) assembleImages(ctx context.Context, nodes []Worker) error {
 		}
 		if made[w.Kubernetes] == "" {
 			ref, err := nodeimage.Ensure(ctx, nodeimage.Options{
-				Kubernetes: w.Kubernetes, WorkerOnly: w.Kubernetes != n.Kubernetes, Cache: n.options.Cache, Out: n.options.Out,
+				Kubernetes: w.Kubernetes, WorkerOnly: w.Kubernetes != n.Kubernetes, Proxy: n.Kubernetes, Cache: n.options.Cache, Out: n.options.Out,
 			})
 			if err != nil && w.Image != "" {
 				err = fmt.Errorf("no registry answers for node image %s, and none can be assembled: %w", w.Image, err)

@@ -69,7 +69,7 @@ func TestRefFollowsEveryPart(t *testing.T) {
 	release := versions.Default()
 	ref := func(change string) string {
 		b := builder{release: release, base: root{key: "root"}, paths: binaries.Paths{}}
-		for _, name := range b.options.Components(release) {
+		for _, name := range append(b.options.Components(release), proxy) {
 			b.paths[name] = binaries.Binary{Path: "/cache/" + name + "-1/" + name}
 		}
 		if change == "root" {
@@ -83,7 +83,7 @@ func TestRefFollowsEveryPart(t *testing.T) {
 	if before != ref("") || !strings.HasPrefix(before, Repository+":v1.36.3-") {
 		t.Errorf("want the same name twice, with the version, got %s and %s", before, ref(""))
 	}
-	for _, part := range append(Options{}.Components(release), "root") {
+	for _, part := range append(Options{}.Components(release), proxy, "root") {
 		if ref(part) == before {
 			t.Errorf("%s does not change the image's name", part)
 		}
