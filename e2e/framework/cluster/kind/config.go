@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
+
+	"headroom/e2e/framework/binaries"
 )
 
 // nodeRunDir is where every node has the run directory.
@@ -47,9 +49,9 @@ const kubeletPatch = `kind: KubeletConfiguration
 failCgroupV1: false
 `
 
-// initPatch leaves out what an assembled node has no image for. The list replaces kind's own, whose one entry is the first.
-const initPatch = `kind: InitConfiguration
-skipPhases: [preflight, addon/coredns]
+// dnsPatch asks for the CoreDNS that assembled nodes have, whatever the release.
+const dnsPatch = `kind: ClusterConfiguration
+dns: {imageTag: %s}
 `
 
 // config is what kind is told.
@@ -60,11 +62,13 @@ func (n *nascent) config() *v1alpha4.Cluster {
 		Networking:           v1alpha4.Networking{APIServerAddress: "127.0.0.1", APIServerPort: int32(n.options.Port)},
 		KubeadmConfigPatches: []string{fmt.Sprintf(apiServerPatch, nodeRunDir), schedulerPatch, kubeletPatch},
 	}
+	if n.own[0] {
+		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, fmt.Sprintf(dnsPatch, binaries.CoreDNSVersion))
+	}
 	if slices.Contains(n.own, true) {
 		// An assembled node makes its pod network itself, and its kube-proxy has nft and no iptables.
 		c.Networking.DisableDefaultCNI = true
 		c.Networking.KubeProxyMode = v1alpha4.NFTablesProxyMode
-		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, initPatch)
 	}
 	for i, image := range n.images {
 		role := v1alpha4.WorkerRole

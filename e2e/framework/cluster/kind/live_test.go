@@ -179,21 +179,33 @@ func gone(t *testing.T, name string) {
 	}
 }
 
-// reachService asks the one Service that every cluster has, which is the API server.
+// reachService asks the one Service that every cluster has, which is the API server, and the cluster's DNS for its address.
 func reachService(t *testing.T, c *Cluster) {
 	t.Helper()
-	service, err := c.client.CoreV1().Services(metav1.NamespaceDefault).Get(t.Context(), "kubernetes", metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	ctx, cancel := context.WithTimeout(t.Context(), readyTimeout)
 	defer cancel()
-	err = poll(ctx, "a Service's address to lead somewhere", func() error {
-		_, err := engine.Run(ctx, "exec", c.Workers[0], "curl", "--insecure", "--fail", "--silent", "--show-error", "--max-time", "5", "https://"+service.Spec.ClusterIP+"/readyz")
-		return err
-	})
-	if err != nil {
-		t.Error(err)
+	address := func(namespace, name string) string {
+		s, err := c.client.CoreV1().Services(namespace).Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s.Spec.ClusterIP
+	}
+	api, dns := address(metav1.NamespaceDefault, "kubernetes"), address(metav1.NamespaceSystem, "kube-dns")
+	for what, command := range map[string][]string{
+		"a Service's address to lead somewhere": {"curl", "--insecure", "--fail", "--silent", "--show-error", "--max-time", "5", "https://" + api + "/readyz"},
+		"a Service's name to have an address":   {"busybox", "nslookup", "-type=a", "kubernetes.default.svc.cluster.local", dns},
+	} {
+		err := poll(ctx, what, func() error {
+			out, err := engine.Run(ctx, append([]string{"exec", c.Workers[0]}, command...)...)
+			if err == nil && command[0] == "busybox" && !strings.Contains(out, api) {
+				err = fmt.Errorf("want %s in the answer, got %q", api, out)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
 	}
 }
 

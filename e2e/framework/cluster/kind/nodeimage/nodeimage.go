@@ -2,7 +2,7 @@
 // containerd, and the images of the control plane.
 //
 // Contract: Ensure returns the name of an image that the engine holds. Its tag is a hash of all that it is made from, so that an image is made once per
-// engine and recipe; the parts are cached on disk, so that another engine gets it in well under a minute. It starts no cluster, and it has no CoreDNS.
+// engine and recipe; the parts are cached on disk, so that another engine gets it in well under a minute. It starts no cluster.
 package nodeimage
 
 import (
@@ -145,9 +145,11 @@ func (b builder) images(ctx context.Context) ([]archive.Image, error) {
 		case name == "pause":
 			i.Files, i.Entrypoint = []archive.File{busybox}, []string{"/bin/busybox", "sleep", "infinity"}
 		case !has:
-			continue // CoreDNS, which an assembled node does without, and a worker's control plane
+			continue // a worker's control plane
+		case name == "coredns":
+			i.Ref, i.Files, i.Entrypoint = retag(ref, binary.Version), []archive.File{{Path: "/coredns", From: binary.Path}}, []string{"/coredns"}
 		case name == proxy:
-			i.Ref = strings.TrimSuffix(ref, ":"+b.release.Version.String()) + ":" + binary.Version.String()
+			i.Ref = retag(ref, binary.Version)
 			if i.Files, err = b.base.program("/usr/sbin/nft"); err != nil {
 				return nil, err
 			}
@@ -162,6 +164,11 @@ func (b builder) images(ctx context.Context) ([]archive.Image, error) {
 		test.Files = append(test.Files, archive.File{Path: "/bin/" + name, Link: "busybox"})
 	}
 	return append(all, test), nil
+}
+
+// retag gives an image's name another version.
+func retag(ref string, v versions.Version) string {
+	return ref[:strings.LastIndexByte(ref, ':')+1] + v.String()
 }
 
 // sandbox is the name of the pause image among the images.
