@@ -77,7 +77,7 @@ type engine struct {
 	guest string // somebody else's running container, which looks like a node of a kind cluster of their own
 }
 
-// newEngine skips the test where nobody asked for it.
+// newEngine makes sure that the engine has the node image, and puts somebody else's things there for the time of the test.
 func newEngine(t *testing.T, headroom program) engine {
 	t.Helper()
 	image, err := headroom.command("node-image").Output()
