@@ -41,12 +41,12 @@ func engineWith(cases string) string {
 esac`
 }
 
-const named = "kindest/node:v1.36.3@sha256:0123"
+const pinned = "kindest/node:v1.36.3@sha256:0123"
 
 // TestFoundBeforeAnythingStarts: what an engine lacks is an error of the environment that says what to do, and the engine was not asked to change anything.
 func TestFoundBeforeAnythingStarts(t *testing.T) {
 	one := Topology{Name: "t", Workers: []Worker{{}}}
-	pulled := Topology{Name: "t", Image: named, Workers: []Worker{{}}}
+	pulled := Topology{Name: "t", Image: pinned, Workers: []Worker{{}}}
 	for name, c := range map[string]struct {
 		cases    string
 		topology Topology
@@ -66,12 +66,12 @@ func TestFoundBeforeAnythingStarts(t *testing.T) {
 		},
 		"disk too small": {`"info "*) echo /proc ;;`, one, []string{"/proc has 0.0 GB free, want 4.3 GB", "docker system df"}}, // which has room for nothing
 		"image not in the registry": {
-			`"pull "*) echo 'Error response from daemon: manifest for ` + named + ` not found: manifest unknown' >&2; exit 1 ;;`,
-			pulled, []string{named, "manifest unknown", "leave it out"},
+			`"pull "*) echo 'Error response from daemon: manifest for ` + pinned + ` not found: manifest unknown' >&2; exit 1 ;;`,
+			pulled, []string{pinned, "manifest unknown", "leave it out"},
 		},
 		"no registry, and nothing to assemble from": {
 			`"pull "*) echo 'Error response from daemon: Get "https://r/v2/": dial tcp: lookup r: no such host' >&2; exit 1 ;;`,
-			pulled, []string{"no registry answers for node image " + named, "none can be assembled", "make a Debian root"},
+			pulled, []string{"no registry answers for node image " + pinned, "none can be assembled", "make a Debian root"},
 		},
 		"no privileged containers": {
 			`"image inspect "*) ;;
@@ -130,8 +130,8 @@ func TestImagesAreFoundInOrder(t *testing.T) {
 		pulls       bool
 		says        string
 	}{
-		"there by its digest":               {`"image inspect "*) echo id ;;`, named, false, ""},
-		"registry answers":                  {`"pull --quiet "` + named + `) ;;`, named, true, ""},
+		"there by its digest":               {`"image inspect "*) echo id ;;`, pinned, false, ""},
+		"registry answers":                  {`"pull --quiet "` + pinned + `) ;;`, pinned, true, ""},
 		"no registry, tag loaded by hand":   {`"image inspect "*` + tag + `) echo id ;;` + "\n" + silent, tag, true, "whatever its digest"},
 		"no registry, and nothing is there": {silent, "", true, "assembling one from source"},
 	} {
@@ -139,7 +139,7 @@ func TestImagesAreFoundInOrder(t *testing.T) {
 			asked := falseDocker(t, engineWith(c.cases))
 			var out bytes.Buffer
 			n := &nascent{steps: newSteps(&out)}
-			nodes := Topology{Image: named, Workers: []Worker{{}, {Kubernetes: "v1.35.4"}}}.nodes("v1.36.3")
+			nodes := Topology{Image: pinned, Workers: []Worker{{}, {Kubernetes: "v1.35.4"}}}.nodes("v1.36.3")
 			if err := n.findImages(t.Context(), nodes); err != nil {
 				t.Fatal(err)
 			}
