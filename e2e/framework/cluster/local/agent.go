@@ -162,21 +162,20 @@ func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Cont
 	}, nil
 }
 
-// awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended. Where no kubelet is there to
-// register it, the driver is not to blame.
+// awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended. A kubelet that never asks is no
+// failure of the driver's.
 func (a *agent) awaitRegistered(ctx context.Context, r *registrar.Registrar, name string, driver, kubelet *process) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	defer driver.whenEnded(cancel)()
 	err := r.Wait(ctx)
-	if err == nil {
-		return nil
-	}
 	switch {
-	case driver.status().PID != 0 && kubelet.status().PID == 0:
-		return &cluster.EnvironmentError{Op: "register driver " + name + " on node " + a.cfg.Node, Err: fmt.Errorf("%s is not running%s", kubelet.id, kubelet.tail())}
+	case err == nil:
+		return nil
 	case driver.status().PID == 0:
 		err = errors.New("it ended by itself before it was registered")
+	case errors.Is(err, registrar.ErrNotAsked), kubelet.status().PID == 0:
+		return fmt.Errorf("%w%s", err, kubelet.tail())
 	}
 	return &cluster.DriverError{Driver: name, Node: a.cfg.Node, Err: fmt.Errorf("%w%s", err, driver.tail())}
 }

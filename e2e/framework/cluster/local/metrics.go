@@ -14,14 +14,11 @@ import (
 // metricsTimeout bounds one reading: a kubelet that is paused does not answer, and nobody waits for that.
 const metricsTimeout = 2 * time.Second
 
-// rejectionReason is the reason of the kubelet's rejections for lack of attach capacity, as its metric names it.
-const rejectionReason = "VolumeAttachmentLimitExceeded"
-
 // readMetrics records what a node's kubelet has counted, while it still knows. A kubelet that does not answer leaves no reading.
 func (c *cell) readMetrics(ctx context.Context, n *node) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
-	labels := map[string]string{"reason": rejectionReason}
+	labels := map[string]string{"reason": history.RejectionReason}
 	var value float64
 	body, err := c.fetchMetrics(ctx, n.port)
 	if err == nil {
