@@ -1,6 +1,7 @@
 package binaries
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -39,6 +40,8 @@ type Origin struct {
 	// Mirror stands in for the Kubernetes release site: a directory, or an http or https URL. FromMirror needs it, Auto tries it first, and no other
 	// mode takes one. It may hold the components that the release site lacks too, each below its own version: v3.6.16/bin/linux/amd64/etcd.
 	Mirror string
+
+	official string // another release site, for tests; "" is site
 }
 
 // Check returns what is wrong with an origin, before anything is done with it.
@@ -72,12 +75,7 @@ func (o Origin) Check() error {
 	return nil
 }
 
-func (o Origin) mode() Mode {
-	if o.Mode == "" {
-		return Auto
-	}
-	return o.Mode
-}
+func (o Origin) mode() Mode { return cmp.Or(o.Mode, Auto) }
 
 func join(modes []Mode) string {
 	names := make([]string, 0, len(modes))
@@ -106,7 +104,7 @@ func redact(s string) string {
 
 // sources are where a component may come from, in the order in which they are tried.
 func (o Origin) sources(root string) ([]Source, error) {
-	download, build := newRelease("download", site, root), &Build{}
+	download, build := newRelease("download", cmp.Or(o.official, site), root), &Build{}
 	switch o.mode() {
 	case FromBuild:
 		return []Source{build}, nil

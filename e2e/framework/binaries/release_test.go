@@ -22,6 +22,9 @@ import (
 
 const half = 150 << 10
 
+// nobody is a release site that cannot be reached.
+const nobody = "http://127.0.0.1:1"
+
 func TestDownload(t *testing.T) {
 	later := fmt.Sprintf(" from %d", half)
 	for _, c := range []struct {
@@ -340,8 +343,7 @@ func TestRightSumOfAWrongFile(t *testing.T) {
 func TestAuto(t *testing.T) {
 	w, s := newWorld(t), newSite(t)
 	s.publish(kubelet(t), program("v1.36.3"))
-	auto := Origin{Mode: Auto, Mirror: s.URL}
-	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1") // nobody is there: the release site cannot be reached
+	auto := Origin{Mode: Auto, Mirror: s.URL, official: nobody}
 
 	// What was built before is good enough.
 	built, _ := w.mustEnsure("etcd")
@@ -383,14 +385,13 @@ func TestAuto(t *testing.T) {
 
 func TestDownloadBuildsOnlyWhatTheSiteLacks(t *testing.T) {
 	w := newWorld(t)
-	t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1") // nobody is there
-	w.from = Origin{Mode: FromDownload}
+	w.from = Origin{Mode: FromDownload, official: nobody}
 	w.mustEnsure("etcd", "csi-attacher") // which the Kubernetes release site never had
 	if w.builds() != 2 {
 		t.Errorf("want 2 builds, got %d", w.builds())
 	}
 	_, _, err := w.ensure("kubelet")
-	wantEnvironment(t, err, site+"/v1.36.3/bin/")
+	wantEnvironment(t, err, nobody+"/v1.36.3/bin/")
 	wantEnvironment(t, err, "connection refused")
 	if w.builds() != 2 {
 		t.Error("want no build of what was to be downloaded")

@@ -198,6 +198,9 @@ func (c Combination) String() string {
 	return strings.Join(parts, "-")
 }
 
+// Versioned are the components that can have a version of their own, in the order in which they are upgraded, but that an attacher goes with its driver.
+var Versioned = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", AttacherComponent}
+
 // With is the combination with other versions of some components. An unknown component is an error that lists the known ones.
 func (c Combination) With(components map[string]Version) (Combination, error) {
 	places := map[string]*Version{
@@ -207,9 +210,55 @@ func (c Combination) With(components map[string]Version) (Combination, error) {
 	for _, name := range slices.Sorted(maps.Keys(components)) {
 		place, known := places[name]
 		if !known {
-			return c, fmt.Errorf("component %q has no version of its own; known: %s", name, strings.Join(slices.Sorted(maps.Keys(places)), ", "))
+			return c, fmt.Errorf("component %q has no version of its own; known: %s", name, strings.Join(Versioned, ", "))
 		}
 		*place = components[name]
 	}
 	return c, nil
+}
+
+// GateError is a feature gate that a component does not take.
+type GateError struct {
+	Component string
+	Version   Version
+	Gate      string
+	// Locked is the value that the gate has for good; nil where the component does not have it at all.
+	Locked *bool
+}
+
+func (e *GateError) Error() string {
+	if e.Locked != nil {
+		return fmt.Sprintf("%s %s has %s locked to %t and would exit", e.Component, e.Version, e.Gate, *e.Locked)
+	}
+	return fmt.Sprintf("%s %s has no feature gate %q that Headroom knows", e.Component, e.Version, e.Gate)
+}
+
+// Remedy says what to do about it.
+func (e *GateError) Remedy() string {
+	if e.Locked != nil {
+		return "remove it, or choose an older version"
+	}
+	return "remove it"
+}
+
+// CheckGate returns a *GateError when a component at version v, which has a row, would not start with the gate set to on.
+func (t Table) CheckGate(component string, v Version, name string, on bool) error {
+	g := t.gateAt(component, name, v)
+	switch {
+	case g.Stage == Absent:
+		return &GateError{Component: component, Version: v, Gate: name}
+	case g.Locked && g.Enabled != on:
+		return &GateError{Component: component, Version: v, Gate: name, Locked: &g.Enabled}
+	}
+	return nil
+}
+
+// Row returns an error when the table has no row for a component's version; it lists those that it has.
+func (t Table) Row(component string, v Version) error {
+	if component == AttacherComponent {
+		_, err := t.LookupAttacher(v)
+		return err
+	}
+	_, err := t.Lookup(v)
+	return err
 }

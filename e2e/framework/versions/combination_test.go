@@ -45,7 +45,7 @@ func TestSkew(t *testing.T) {
 	if err := skew.Check(both); err == nil || strings.Count(err.Error(), "not supported") != 2 {
 		t.Errorf("two broken rules: want both named, got %v", err)
 	}
-	if _, err := both.With(map[string]Version{"kublet": "v1.36.3"}); err == nil || !strings.Contains(err.Error(), `component "kublet" has no version of its own; known: csi-attacher, kube-apiserver`) {
+	if _, err := both.With(map[string]Version{"kublet": "v1.36.3"}); err == nil || !strings.Contains(err.Error(), `component "kublet" has no version of its own; known: kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, csi-attacher`) {
 		t.Errorf("an unknown component: got %v", err)
 	}
 }
@@ -236,5 +236,31 @@ func TestCombinationNames(t *testing.T) {
 	}
 	if want := len(table.Supported(table.Kubernetes)); len(names) != want {
 		t.Errorf("want %d different names, got %d", want, len(names))
+	}
+}
+
+func TestCheckGate(t *testing.T) {
+	const gate = MutableCSINodeAllocatableCount
+	for _, c := range []struct {
+		component string
+		v         Version
+		gate      string
+		on        bool
+		want      string // "" is right
+	}{
+		{"kubelet", "v1.36.3", gate, true, ""},
+		{"kubelet", "v1.36.3", gate, false, "kubelet v1.36.3 has MutableCSINodeAllocatableCount locked to true and would exit"},
+		{"kubelet", "v1.35.4", gate, false, ""},
+		{"kube-apiserver", "v1.33.13", gate, true, ""},
+		{"kube-apiserver", "v1.32.13", gate, true, `kube-apiserver v1.32.13 has no feature gate "MutableCSINodeAllocatableCount" that Headroom knows`},
+		{"kubelet", "v1.36.3", "Mutable", true, `has no feature gate "Mutable"`},
+		{"csi-attacher", "v4.11.0", gate, true, ""}, {"csi-attacher", "v4.12.0", gate, false, ""},
+		{"csi-attacher", "v4.12.0", VolumeLimitScaling, true, "csi-attacher v4.12.0 has no feature gate"},
+	} {
+		err := Embedded().CheckGate(c.component, c.v, c.gate, c.on)
+		var bad *GateError
+		if (c.want == "") != (err == nil) || err != nil && (!errors.As(err, &bad) || bad.Remedy() == "" || !strings.Contains(err.Error(), c.want)) {
+			t.Errorf("%s %s %s=%t: want %q, got %v", c.component, c.v, c.gate, c.on, c.want, err)
+		}
 	}
 }

@@ -57,7 +57,7 @@ func (p *Provider) prepare(ctx context.Context, v versions.Version) (*nascent, e
 	if err != nil {
 		return nil, err
 	}
-	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: v, Components: []string{"csi-attacher"}, Out: o.Out})
+	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: v, Components: []string{"csi-attacher"}, From: o.From, Out: o.Out})
 	if err != nil {
 		return nil, err
 	}
@@ -91,7 +91,7 @@ func imageOf(ctx context.Context, o Options, w Worker, control versions.Version,
 	}
 	if made[w.Kubernetes] == "" {
 		ref, err := nodeimage.Ensure(ctx, nodeimage.Options{
-			Kubernetes: w.Kubernetes, WorkerOnly: w.Kubernetes != control, Cache: o.Cache, Out: o.Out,
+			Kubernetes: w.Kubernetes, WorkerOnly: w.Kubernetes != control, Cache: o.Cache, From: o.From, Out: o.Out,
 		})
 		if err != nil {
 			return "", err

@@ -48,6 +48,8 @@ type Options struct {
 	Port int
 	// Cache is the root of the cache of parts; "" means the user's.
 	Cache string
+	// From says where binaries come from that the cache does not have.
+	From binaries.Origin
 	// Out receives progress.
 	Out io.Writer
 }

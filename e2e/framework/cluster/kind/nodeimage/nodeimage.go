@@ -40,6 +40,8 @@ type Options struct {
 	WorkerOnly bool
 	// Cache is the root of the cache of parts; "" means the user's.
 	Cache string
+	// From says where binaries come from that the cache does not have.
+	From binaries.Origin
 	// Out receives progress; nil discards it.
 	Out io.Writer
 }
@@ -73,7 +75,7 @@ func Ensure(ctx context.Context, o Options) (string, error) {
 	if err != nil {
 		return "", cluster.Environment("make the root of a node", err)
 	}
-	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: o.Kubernetes, Components: o.Components(release), Out: o.Out})
+	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: o.Kubernetes, Components: o.Components(release), From: o.From, Out: o.Out})
 	if err != nil {
 		return "", err
 	}
