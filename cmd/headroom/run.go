@@ -53,7 +53,10 @@ func runCommand() *cobra.Command {
 			if err := knownOutput(cmd, sel.output); err != nil {
 				return err
 			}
-			if err := errors.Join(sel.choose(cmd, &o), v.choose(&o)); err != nil {
+			if err := v.choose(&o); err != nil {
+				return err
+			}
+			if err := sel.choose(cmd, &o); err != nil {
 				return err
 			}
 			sel.begun = time.Now()

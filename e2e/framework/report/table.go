@@ -38,6 +38,7 @@ func Colour(w io.Writer) bool {
 func Table(w io.Writer, r Report, o Options) error {
 	t := table{colour: o.Colour}
 	t.head(r)
+	t.rules(r)
 	t.rows(r)
 	t.signals(r)
 	t.details(r)

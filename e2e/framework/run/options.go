@@ -139,11 +139,11 @@ func prepare(o Options) (*plan, error) {
 		Schema: history.Schema, Run: p.run, Seed: p.Seed, Provider: p.Provider, Topology: p.topology.Name, Versions: map[string]string{},
 		Params: history.Params{Slack: history.Duration(DefaultSlack), Driver: p.definition.Params()},
 	}
-	return p, makeRunDir(p.RunDir)
+	return p, MakeRunDir(p.RunDir)
 }
 
-// makeRunDir makes an empty run directory, or takes an empty one.
-func makeRunDir(dir string) error {
+// MakeRunDir makes an empty run directory, or takes an empty one. Its errors are *InputError.
+func MakeRunDir(dir string) error {
 	fresh := "give an empty or a new directory with --run-dir"
 	entries, err := os.ReadDir(dir)
 	switch {

@@ -165,3 +165,13 @@ func (t Table) Rules(ran map[string]string) []Applied {
 	}
 	return all
 }
+
+// Silent says what is wrong with versions that run together without a word although the feature does nothing: the API server stores a period that the
+// kubelet does not act on. It is "" for others.
+func (t Table) Silent(ran map[string]string) string {
+	period, refresh := t.Works(PeriodStored, ran), t.Works(PeriodicRefresh, ran)
+	if !period.Works || refresh.Works {
+		return ""
+	}
+	return fmt.Sprintf("silent: kube-apiserver %s stores a period, and kubelet %s does not act on it (%s)", period.Version, refresh.Version, refresh.Why)
+}

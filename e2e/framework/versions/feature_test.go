@@ -112,3 +112,20 @@ func TestFind(t *testing.T) {
 		}
 	}
 }
+
+func TestSilentCombinations(t *testing.T) {
+	for _, c := range []struct {
+		server, kubelet Version
+		want            string
+	}{
+		{"v1.36.3", "v1.34.4", "silent: kube-apiserver v1.36.3 stores a period, and kubelet v1.34.4 does not act on it (gate off)"},
+		{"v1.35.4", "v1.32.13", "silent: kube-apiserver v1.35.4 stores a period, and kubelet v1.32.13 does not act on it (from v1.33 on)"},
+		{"v1.36.3", "v1.35.4", ""},
+		{"v1.34.4", "v1.34.4", ""}, // no period can be set, which is seen at once
+	} {
+		ran := Combination{APIServer: c.server, Kubelet: c.kubelet}.Ran()
+		if got := Embedded().Silent(ran); got != c.want {
+			t.Errorf("%s with %s: want %q, got %q", c.server, c.kubelet, c.want, got)
+		}
+	}
+}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"headroom/drivers"
+	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind/engine"
 	"headroom/e2e/framework/scenario"
