@@ -62,7 +62,7 @@ func rootCommand() *cobra.Command {
 		return usageError{fmt.Errorf("%w\n  see: %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(runCommand(), replayCommand(), matrixCommand(), checkCommand(), reportCommand(), explainCommand(), upCommand(), downCommand(), doctorCommand(), binariesCommand(),
-		quotaCommand(), driversCommand(), nodeImageCommand())
+		quotaCommand(), driversCommand(), nodeImageCommand(), preflightCommand())
 	return root
 }
 

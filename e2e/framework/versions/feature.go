@@ -175,3 +175,10 @@ func (t Table) Silent(ran map[string]string) string {
 	}
 	return fmt.Sprintf("silent: kube-apiserver %s stores a period, and kubelet %s does not act on it (%s)", period.Version, refresh.Version, refresh.Why)
 }
+
+// Unlocked says whether the gate of a feature can be on or off in its component at version v.
+func (t Table) Unlocked(feature string, v Version) bool {
+	f, known := t.Feature(feature)
+	gate := t.gateAt(f.Component, f.Gate, v)
+	return known && gate.Stage != Absent && !gate.Locked
+}
