@@ -86,6 +86,10 @@ alerts-test: tally ## Try the alert rules on series of recorded runs, with Prome
 scenarios: binaries ## Play the scenarios of fixtures/scenarios (ARGS: flags of `headroom replay`)
 	bin/headroom replay $(ARGS) fixtures/scenarios/*.yaml
 
+.PHONY: matrix
+matrix: build ## Run the smoke specs on the covering set of supported versions (ARGS: flags of `headroom matrix`)
+	bin/headroom matrix $(ARGS)
+
 .PHONY: bench
 bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
 	go test -run '^$$' -bench BringUp -benchtime 1x -timeout 30m ./e2e/framework/cluster/local
@@ -123,8 +127,8 @@ build: ## Build bin/headroom
 	go build -o bin/headroom ./cmd/headroom
 
 .PHONY: binaries
-binaries: build ## Build the cluster's components, once per machine
-	@bin/headroom binaries build >/dev/null # its progress goes to stderr
+binaries: build ## Download or build the cluster's components, once per machine
+	@bin/headroom binaries fetch >/dev/null # its progress goes to stderr
 
 .PHONY: tally
 tally:

@@ -30,13 +30,15 @@ func (r *release) sum(ctx context.Context, where string) (string, error) {
 	var text bytes.Buffer
 	err := r.insist(ctx, where, func(ctx context.Context) (int64, error) {
 		text.Reset()
+		ctx, hangUp := context.WithCancelCause(ctx)
+		defer hangUp(nil)
 		resp, err := r.get(ctx, where, 0)
 		if err != nil {
 			return 0, err
 		}
 		defer resp.Body.Close()
 		const enough = 1 << 10
-		return r.receive(ctx, resp.Body, &text, enough)
+		return r.receive(hangUp, resp.Body, &text, enough)
 	})
 	if err != nil {
 		return "", err
@@ -60,6 +62,8 @@ func (r *release) download(ctx context.Context, where, part string) error {
 		if err != nil {
 			return 0, err
 		}
+		ctx, hangUp := context.WithCancelCause(ctx)
+		defer hangUp(nil)
 		resp, err := r.get(ctx, where, have)
 		if err != nil {
 			return 0, err
@@ -74,7 +78,7 @@ func (r *release) download(ctx context.Context, where, part string) error {
 			}
 			have = 0
 		}
-		return r.receive(ctx, resp.Body, f, r.limit-have)
+		return r.receive(hangUp, resp.Body, f, r.limit-have)
 	})
 }
 
@@ -99,6 +103,7 @@ func (r *release) get(ctx context.Context, where string, have int64) (*http.Resp
 	if err != nil {
 		return nil, refusal{err}
 	}
+	req.Header.Set("Accept-Encoding", "identity") // a range of a compressed file would be another
 	if have > 0 {
 		req.Header.Set("Range", fmt.Sprintf("bytes=%d-", have))
 	}
@@ -118,11 +123,11 @@ func (r *release) get(ctx context.Context, where string, have int64) (*http.Resp
 }
 
 // receive copies a body until its end and returns how much came. A server that sends nothing for a while is hung up on.
-func (r *release) receive(ctx context.Context, body io.ReadCloser, to io.Writer, most int64) (got int64, err error) {
+func (r *release) receive(hangUp context.CancelCauseFunc, body io.Reader, to io.Writer, most int64) (got int64, err error) {
 	var stalled atomic.Bool
 	timer := time.AfterFunc(r.stall, func() {
 		stalled.Store(true)
-		_ = body.Close() // ends the read
+		hangUp(errStalled) // ends the read
 	})
 	defer timer.Stop()
 	block := make([]byte, 64<<10)
@@ -137,12 +142,9 @@ func (r *release) receive(ctx context.Context, body io.ReadCloser, to io.Writer,
 		switch {
 		case err == io.EOF:
 			return got, nil
-		case ctx.Err() != nil:
-			return got, context.Cause(ctx)
+		case err != nil && stalled.Load():
+			return got, remoteError{fmt.Errorf("%w for %s", errStalled, r.stall)}
 		case err != nil:
-			if stalled.Load() {
-				err = fmt.Errorf("%w for %s", errStalled, r.stall)
-			}
 			return got, remoteError{err}
 		}
 		timer.Reset(r.stall)

@@ -77,7 +77,7 @@ func TestDownload(t *testing.T) {
 				_, _ = w.Write(garbled(content))
 				return true
 			})},
-		{name: "goes on elsewhere", requests: []string{"", later, ""}, pauses: []time.Duration{time.Second, time.Second},
+		{name: "goes on elsewhere", requests: []string{"", later, ""}, pauses: []time.Duration{time.Second, 2 * time.Second},
 			wrong: onBinary(func(w http.ResponseWriter, _ *http.Request, content []byte, n int) bool {
 				switch n {
 				case 1:
@@ -90,7 +90,7 @@ func TestDownload(t *testing.T) {
 				}
 				return false
 			})},
-		{name: "refuses the range", requests: []string{"", later, ""}, pauses: []time.Duration{time.Second, time.Second},
+		{name: "refuses the range", requests: []string{"", later, ""}, pauses: []time.Duration{time.Second, 2 * time.Second},
 			wrong: onBinary(func(w http.ResponseWriter, _ *http.Request, content []byte, n int) bool {
 				switch n {
 				case 1:
@@ -313,7 +313,7 @@ func TestMirror(t *testing.T) {
 	}
 	w.from.Mirror = dir
 	_, _, err := w.ensure("etcd")
-	wantEnvironment(t, err, "etcd: no such file or directory")
+	wantEnvironment(t, err, "etcd.sha256: no such file or directory")
 	wantEnvironment(t, err, "remedy: put the file and its .sha256 there, or use --binaries auto")
 
 	if err := os.WriteFile(filepath.Join(dir, place(kubelet(t))), garbled(s.files[place(kubelet(t))]), 0o644); err != nil {

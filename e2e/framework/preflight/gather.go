@@ -246,7 +246,9 @@ func attacherOf(driver string, drivers int, pods []corev1.Pod, leases []coordina
 	}
 	var found []Attacher
 	for _, p := range pods {
-		if holder != "" && (p.Name != holder || p.Namespace != namespace) || holder == "" && drivers > 1 {
+		// A pod in its node's network has the node's name as its host's, which is what holds the lease.
+		holds := p.Namespace == namespace && (p.Name == holder || p.Spec.HostNetwork && p.Spec.NodeName == holder)
+		if holder != "" && !holds || holder == "" && drivers > 1 {
 			continue
 		}
 		for _, c := range p.Spec.Containers {

@@ -230,6 +230,11 @@ func TestDefects(t *testing.T) {
 		{"another driver's attacher", "v1.36.3", "", func(w *world) {
 			w.lease.Spec.HolderIdentity = ptr("other-0")
 		}, []string{"unknown attacher-unseen"}, AnswerOpen, ""},
+		{"attacher in its node's network", "v1.36.3", "", func(w *world) {
+			w.pods[0].Spec.HostNetwork, w.pods[0].Spec.NodeName = true, "n2"
+			w.pods[0].Spec.Containers[1].Image = "example.com/csi-attacher:v4.11.0"
+			w.lease.Spec.HolderIdentity = ptr("n2")
+		}, []string{"no-go no-error-code"}, AnswerNo, "v4.11.0 does not set errorCode"},
 		{"replicas that differ", "v1.36.3", "", func(w *world) {
 			w.lease = nil
 			other := w.pods[0].DeepCopy()
