@@ -187,21 +187,12 @@ func replay(cmd *cobra.Command, o run.Options, stories []story, procs int) error
 		if err != nil {
 			return err
 		}
-		worst = worse(worst, code)
+		worst = report.WorstExit(worst, code)
 	}
 	if worst != report.ExitHeld {
 		return exitError{code: worst}
 	}
 	return nil
-}
-
-// worse is the exit code of the two that outranks the other.
-func worse(a, b int) int {
-	rank := map[int]int{report.ExitHeld: 0, report.ExitInconclusive: 1, report.ExitEnvironment: 2, report.ExitViolated: 3}
-	if rank[b] > rank[a] {
-		return b
-	}
-	return a
 }
 
 func replayGroup(cmd *cobra.Command, o run.Options, group []story, procs int) (int, error) {

@@ -14,7 +14,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -213,15 +212,11 @@ func (r Result) line() string {
 	return text
 }
 
-// ExitCode is that of all results together: a violation outranks an environment failure, and that an open question.
+// ExitCode is that of all results together.
 func ExitCode(all []Result) int {
-	rank := []int{report.ExitHeld, report.ExitInconclusive, report.ExitEnvironment, report.ExitViolated}
-	worst := 0
+	codes := make([]int, 0, len(all))
 	for _, r := range all {
-		worst = max(worst, slices.Index(rank, r.ExitCode))
+		codes = append(codes, r.ExitCode)
 	}
-	if len(all) == 0 { // nothing was tried
-		return report.ExitInconclusive
-	}
-	return rank[worst]
+	return report.WorstExit(codes...)
 }
