@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/versions"
 )
 
 const half = 150 << 10
@@ -540,8 +541,8 @@ func TestPasswordsAreNotShown(t *testing.T) {
 // TestOtherAttacher takes a release of external-attacher that is not the one of the Kubernetes release.
 func TestOtherAttacher(t *testing.T) {
 	w := newWorld(t)
-	get := func(v string) (Paths, error) {
-		return Ensure(t.Context(), Options{Cache: w.cache, Attacher: "v" + strings.TrimPrefix(v, "v"), Components: []string{"csi-attacher"}, From: w.from})
+	get := func(v versions.Version) (Paths, error) {
+		return Ensure(t.Context(), Options{Cache: w.cache, Attacher: v, Components: []string{"csi-attacher"}, From: w.from})
 	}
 	paths, err := get("v4.11.0")
 	if err != nil || paths["csi-attacher"].Version != "v4.11.0" {

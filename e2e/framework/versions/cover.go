@@ -29,30 +29,31 @@ func pairs(c Combination) []pair {
 }
 
 // Cover chooses from supported combinations a small set in which every pair of component versions that meets in one of them meets at least once. The
-// choice depends on nothing but the list: of those that bring the most new pairs the last is taken, so that newer versions are preferred. The result is in the order of
-// the list.
+// choice depends on nothing but the list: each time the combination is taken whose new pairs weigh most, where a pair weighs the more the fewer
+// combinations have it; of equals the last, so that newer versions are preferred. The result is in the order of the list.
 //
-// A defect of a skew lies, as a rule, between two components. A pair is covered by as many runs as the two longest axes have versions, or little more,
-// instead of by their product with all others.
+// A defect of a skew lies, as a rule, between two components. A covering set grows with the product of the two axes that have most versions, not with
+// that of all.
 func Cover(supported []Combination) []Combination {
-	missing := map[pair]bool{}
+	missing := map[pair]float64{} // by weight
 	for _, c := range supported {
 		for _, p := range pairs(c) {
-			missing[p] = true
+			missing[p]++
 		}
+	}
+	for p, n := range missing {
+		missing[p] = 1 / n
 	}
 	var chosen []int
 	for len(missing) > 0 {
-		best, most := 0, 0
+		best, most := 0, 0.0
 		for i, c := range supported {
-			brings := 0
+			brings := 0.0
 			for _, p := range pairs(c) {
-				if missing[p] {
-					brings++
-				}
+				brings += missing[p]
 			}
-			if brings >= most {
-				best, most = i, brings
+			if brings > most-equal {
+				best, most = i, max(brings, most)
 			}
 		}
 		for _, p := range pairs(supported[best]) {
@@ -68,6 +69,9 @@ func Cover(supported []Combination) []Combination {
 	}
 	return cover
 }
+
+// equal is how near two sums of weights are that are the same.
+const equal = 1e-9
 
 // spare drops what was chosen early and became superfluous by what was chosen later.
 func spare(supported []Combination, chosen []int) []int {
