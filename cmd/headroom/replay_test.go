@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/scenario"
 	"headroom/e2e/invariants"
 )
@@ -156,17 +155,6 @@ func TestGroupsShareAClusterOnlyWhereTheyCan(t *testing.T) {
 	all, err := groups(stories)
 	if err != nil || len(all) != 4 {
 		t.Errorf("want 4 clusters, got %d (%v)", len(all), err)
-	}
-}
-
-func TestWorseExitCode(t *testing.T) {
-	order := []int{report.ExitHeld, report.ExitInconclusive, report.ExitEnvironment, report.ExitViolated}
-	for i, a := range order {
-		for j, b := range order {
-			if got, want := worse(a, b), order[max(i, j)]; got != want {
-				t.Errorf("%d and %d: want %d, got %d", a, b, want, got)
-			}
-		}
 	}
 }
 

@@ -27,6 +27,7 @@ func init() {
 		Source:   "kubernetes pkg/volume/csi/csi_node_updater.go: a plain ticker without jitter",
 		Boundary: history.Driver,
 		Labels:   []string{run.LabelLong},
+		Needs:    refreshed,
 		Setup:    run.Setup{Period: run.Shortest},
 		Limit:    10 * time.Minute,
 		Test:     alignedPeriods,

@@ -61,6 +61,7 @@ func Table(w io.Writer, r Report, o Options) error {
 		t.width = math.MaxInt
 	}
 	t.head(r)
+	t.rules(r)
 	t.rows(r)
 	t.signals(r)
 	t.details(r)

@@ -32,7 +32,7 @@ func TestCluster(t *testing.T) {
 		name string
 		f    func(*testing.T, *testCluster)
 	}{
-		{"components", testComponents}, {"attach", testAttach}, {"scheduler", testScheduler}, {"kubelet", testKubelet}, {"node", testRemoveNode},
+		{"components", testComponents}, {"attach", testAttach}, {"preflight", testPreflight}, {"scheduler", testScheduler}, {"kubelet", testKubelet}, {"node", testRemoveNode},
 		{"mistakes", testMistakes},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.f(t, cell) }) {
