@@ -18,7 +18,7 @@ PERSONA_TABLE := ./e2e/personatest
 SPECS := ./e2e/suite
 # Unit tests without -race: the command and the engine link most of Kubernetes, which would be compiled a second time; the binaries' tests start
 # themselves as other programs a hundred times, and a start under -race takes a second.
-PLAIN_TESTS := ./chaos ./cmd/headroom ./e2e ./e2e/framework/binaries ./e2e/framework/cluster/kind ./e2e/framework/run ./e2e/framework/workload
+PLAIN_TESTS := ./chaos ./cmd/headroom ./e2e ./e2e/framework/binaries ./e2e/framework/cluster/kind ./e2e/framework/preflight ./e2e/framework/run ./e2e/framework/workload
 
 NOT_RACED := $(CLUSTER_TESTS) $(KILL_TEST) $(PERSONA_TABLE) $(SPECS) $(PLAIN_TESTS)
 # The packages with tests that are left.
@@ -86,6 +86,10 @@ alerts-test: tally ## Try the alert rules on series of recorded runs, with Prome
 scenarios: binaries ## Play the scenarios of fixtures/scenarios (ARGS: flags of `headroom replay`)
 	bin/headroom replay $(ARGS) fixtures/scenarios/*.yaml
 
+.PHONY: matrix
+matrix: build ## Run the smoke specs on the covering set of supported versions (ARGS: flags of `headroom matrix`)
+	bin/headroom matrix $(ARGS)
+
 .PHONY: bench
 bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
 	go test -run '^$$' -bench BringUp -benchtime 1x -timeout 30m ./e2e/framework/cluster/local
@@ -130,8 +134,8 @@ build: ## Build bin/headroom
 	go build -o bin/headroom ./cmd/headroom
 
 .PHONY: binaries
-binaries: build ## Build the cluster's components, once per machine
-	@bin/headroom binaries build >/dev/null # its progress goes to stderr
+binaries: build ## Download or build the cluster's components, once per machine
+	@bin/headroom binaries fetch >/dev/null # its progress goes to stderr
 
 .PHONY: tally
 tally:

@@ -11,6 +11,7 @@ import (
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
+	"headroom/e2e/framework/versions"
 )
 
 func init() {
@@ -21,6 +22,7 @@ func init() {
 			"while a kubelet is down.",
 		Source:   "kubernetes pkg/volume/csi/csi_plugin.go, RegisterPlugin; fixtures/manifests/csinode-guard.yaml",
 		Boundary: history.APIServer,
+		Needs:    []string{versions.CountMutable},
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Never},
 		Test:     guardLimits,
 	})

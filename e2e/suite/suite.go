@@ -55,11 +55,9 @@ func spec(ctx context.Context, r run.Requirement) {
 		session.EndSpec(r, run.Outcome{NotTried: why})
 		ginkgo.Skip(why)
 	}
-	if r.Unless != nil {
-		if why := r.Unless(session.Header); why != "" {
-			session.EndSpec(r, run.Outcome{Skipped: why})
-			ginkgo.Skip(why)
-		}
+	if why := r.Inapplicable(session.Header); why != "" {
+		session.EndSpec(r, run.Outcome{Skipped: why})
+		ginkgo.Skip(why)
 	}
 	// Waiting for nodes that others have is no part of the spec's time.
 	kept, err := session.Reserve(ctx, r.Setup)

@@ -29,6 +29,9 @@ const recipe = "1"
 
 func (*Build) Name() string { return "build" }
 
+// Offers is true: every component has a module.
+func (*Build) Offers(Component) bool { return true }
+
 func (*Build) Words() (doing, done string) { return "building", "built" }
 
 // Inputs asks the go command for its release and target.

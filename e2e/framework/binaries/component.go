@@ -60,13 +60,16 @@ func Of(r versions.Release) Set {
 	})
 }
 
+// kubernetesModule is the Go module of Kubernetes itself.
+const kubernetesModule = "k8s.io/kubernetes"
+
 func kubernetesComponent(r versions.Release, name string) Component {
 	const variable = "k8s.io/component-base/version.git"
 	return Component{
 		Name:    name,
 		Version: r.Version,
-		Module:  "k8s.io/kubernetes",
-		Package: "k8s.io/kubernetes/cmd/" + name,
+		Module:  kubernetesModule,
+		Package: kubernetesModule + "/cmd/" + name,
 		Stamps: []string{
 			variable + "Version=" + r.Version.String(),
 			fmt.Sprintf("%sMajor=%d", variable, r.Version.Major()),

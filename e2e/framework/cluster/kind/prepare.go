@@ -140,7 +140,7 @@ func (n *nascent) assembleImages(ctx context.Context, nodes []Worker) error {
 		}
 		if made[w.Kubernetes] == "" {
 			ref, err := nodeimage.Ensure(ctx, nodeimage.Options{
-				Kubernetes: w.Kubernetes, WorkerOnly: w.Kubernetes != n.Kubernetes, Proxy: n.Kubernetes, Cache: n.options.Cache, Out: n.options.Out,
+				Kubernetes: w.Kubernetes, WorkerOnly: w.Kubernetes != n.Kubernetes, Proxy: n.Kubernetes, Cache: n.options.Cache, From: n.options.From, Out: n.options.Out,
 			})
 			if err != nil && w.Image != "" {
 				err = fmt.Errorf("no registry answers for node image %s, and none can be assembled: %w", w.Image, err)
@@ -166,7 +166,7 @@ func (n *nascent) findExecutables(ctx context.Context) error {
 		names = append(names, "kube-apiserver", "kubelet")
 		n.Etcd = release.Etcd
 	}
-	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: n.options.Cache, Kubernetes: n.Kubernetes, Components: names, Out: n.options.Out})
+	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: n.options.Cache, Kubernetes: n.Kubernetes, Components: names, From: n.options.From, Out: n.options.Out})
 	if err != nil {
 		return err
 	}

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"headroom/drivers"
+	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind/engine"
 	"headroom/e2e/framework/scenario"
@@ -48,6 +49,8 @@ type Options struct {
 	Port int
 	// Cache is the root of the cache of parts; "" means the user's.
 	Cache string
+	// From says where binaries come from that the cache does not have.
+	From binaries.Origin
 	// Out receives progress.
 	Out io.Writer
 }

@@ -42,6 +42,8 @@ type Options struct {
 	Proxy versions.Version
 	// Cache is the root of the cache of parts; "" means the user's.
 	Cache string
+	// From says where binaries come from that the cache does not have.
+	From binaries.Origin
 	// Out receives progress; nil discards it.
 	Out io.Writer
 }
@@ -82,12 +84,12 @@ func Ensure(ctx context.Context, o Options) (string, error) {
 	if err := base.checkPrivileged(ctx); err != nil {
 		return "", cluster.Environment("try the container engine", err)
 	}
-	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: o.Kubernetes, Components: o.Components(release), Out: o.Out})
+	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: o.Kubernetes, Components: o.Components(release), From: o.From, Out: o.Out})
 	if err != nil {
 		return "", err
 	}
 	o.Proxy = cmp.Or(o.Proxy, o.Kubernetes)
-	proxies, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: o.Proxy, Components: []string{proxy}, Out: o.Out})
+	proxies, err := binaries.Ensure(ctx, binaries.Options{Cache: o.Cache, Kubernetes: o.Proxy, Components: []string{proxy}, From: o.From, Out: o.Out})
 	if err != nil {
 		return "", err
 	}
