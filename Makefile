@@ -113,9 +113,16 @@ e2e-kind: build ## Run all specs on a kind cluster (ARGS: flags of `headroom run
 	$(WITH_DOCKER) bin/headroom run --provider kind $(ARGS)
 
 .PHONY: kind-tests
-kind-tests: build ## Tests that make a kind cluster
+kind-tests: build ## Tests that make kind clusters, and kill them
 	@scripts/need.sh docker dockerd debootstrap
 	HEADROOM_KIND_TEST=1 $(WITH_DOCKER) go test -count 1 -timeout 15m -v -run 'Live|SweepAfterKill' ./e2e/framework/cluster/kind/...
+	HEADROOM_KIND_TEST=1 $(WITH_DOCKER) go test -count 1 -timeout 15m -v -run OnKind $(KILL_TEST) -kill.headroom $(CURDIR)/bin/headroom
+	HEADROOM_KIND_TEST=1 go test -count 1 -timeout 5m -v -run PrivateDaemon $(KILL_TEST)
+
+.PHONY: down
+down: build ## End all your clusters and remove what killed runs left, in a Docker daemon of our own as well
+	@scripts/need.sh docker dockerd
+	$(WITH_DOCKER) bin/headroom down --all
 
 .PHONY: smoke-kind
 smoke-kind: build ## Run the smoke specs on a kind cluster where a Docker daemon can be had, and say so where not

@@ -229,8 +229,7 @@ func replayGroup(cmd *cobra.Command, o run.Options, group []story, procs int) (i
 	if err != nil {
 		return 0, err
 	}
-	out := cmd.OutOrStdout()
-	if err := report.Table(out, r, report.Options{Dir: s.Dir, Colour: report.Colour(out)}); err != nil {
+	if err := printReport(cmd.OutOrStdout(), r, s.Dir, "table"); err != nil {
 		return 0, cluster.Environment("print the report", err)
 	}
 	return report.ExitCode(r), nil

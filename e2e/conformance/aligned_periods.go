@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// fleet is more nodes than phases-spread needs, so that one that is late does not leave it unjudged.
-	fleet = 18
+	// fleet is more nodes than phases-spread needs, so that some that are late do not leave it unjudged.
+	fleet = 20
 	// realigned is the period that the CSIDriver is changed to, which restarts the ticker of every kubelet at the same moment.
 	realigned = 11 * time.Second
 )

@@ -58,7 +58,7 @@ func guardLimits(ctx context.Context, b *run.Bench) {
 
 // createBehindGuard makes a CSINode of a node's name that the guard covers, as a stranger would not be allowed to change it.
 func createBehindGuard(ctx context.Context, b *run.Bench) {
-	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: b.Scope + "-new"}, Spec: storagev1.CSINodeSpec{
+	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: newNode(b)}, Spec: storagev1.CSINodeSpec{
 		Drivers: []storagev1.CSINodeDriver{{Name: b.Driver, NodeID: "new"}},
 	}}
 	nodes := b.Client.StorageV1().CSINodes()

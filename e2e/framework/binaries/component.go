@@ -20,6 +20,8 @@ type Component struct {
 	Module string
 	// Package is the import path of the program.
 	Package string
+	// Main is the source of a main package to build in place of Package: a program that its module lets one put together from its parts.
+	Main string
 	// Stamps are linker settings that tell the program its version, as "importpath.variable=value".
 	Stamps []string
 	// Tags are build tags, separated by commas.

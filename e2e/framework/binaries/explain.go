@@ -12,10 +12,14 @@ import (
 	"headroom/e2e/framework/cluster"
 )
 
-// explain wraps err as an environment error with a remedy, when one is known. A cancelled context stays what it is: nothing is wrong.
+// explain wraps err as an environment error with a remedy, when one is known; one that has a remedy already keeps it. A cancelled context stays what it
+// is: nothing is wrong.
 func explain(ctx context.Context, op, root string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	}
+	if env := (*cluster.EnvironmentError)(nil); errors.As(err, &env) && env.Remedy != "" {
+		return fmt.Errorf("%s: %w", op, err)
 	}
 	return &cluster.EnvironmentError{Op: op, Err: err, Remedy: remedy(root, err)}
 }

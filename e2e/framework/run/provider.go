@@ -81,6 +81,9 @@ func (p *plan) kind() (cluster.Provider, error) {
 	return provider, writeJSON(filepath.Join(p.RunDir, report.FileHeader), p.header)
 }
 
+// equipped is a cluster that knows only once it is there which executables of its components this machine has.
+type equipped interface{ Executables() map[string]string }
+
 // attach reaches the cluster of a run that another process made.
 func attach(ctx context.Context, dir string, info joinInfo) (cluster.Cluster, error) {
 	if info.Header.Provider == "kind" {
