@@ -36,7 +36,7 @@ type codes struct {
 	of       map[place][]*model.Call // the last that failed, oldest first
 	attached map[string]*attachment
 	writes   bool
-	absences
+	atOnce
 }
 
 // attacherWrites says whether the run's attacher writes codes: v4.12 and later do unless told otherwise, v4.11 only where it is told to.
@@ -150,10 +150,7 @@ func (r *codes) compare(m *model.Model, s model.Step, b *history.VolumeAttachmen
 	f.evidence = append(f.evidence, last.End)
 	f.detail = fmt.Sprintf("want errorCode %d in the attachError of VolumeAttachment %q, as ControllerPublishVolume answered at %s, got %s at %s",
 		last.Code, s.Key, m.Since(last.Done), got, m.Since(s.At))
-	r.missing(b.Attacher, f, history.PrefixCSI+"controller/"+b.Attacher)
+	r.t.missing(b.Attacher, f, history.PrefixCSI+"controller/"+b.Attacher)
 }
 
-func (r *codes) finish(m *model.Model) []Verdict {
-	r.conclude(m, r.t)
-	return r.t.verdicts(history.Attacher)
-}
+func (r *codes) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Attacher) }
