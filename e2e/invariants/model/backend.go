@@ -43,7 +43,8 @@ type backend struct {
 func newBackend() backend {
 	return backend{
 		quotas: table[string, *history.Quota]{}, faults: table[string, *history.Backend]{}, attached: table[Place, bool]{},
-		holding: map[string]int{}, released: map[string]time.Duration{}, attaches: map[Place][]*Attach{}, open: map[string]*Attach{}, answered: map[string][]time.Duration{}, first: map[string]time.Duration{}, held: table[string, int64]{},
+		holding: map[string]int{}, released: map[string]time.Duration{}, attaches: map[Place][]*Attach{},
+		open: map[string]*Attach{}, answered: map[string][]time.Duration{}, first: map[string]time.Duration{}, held: table[string, int64]{},
 		queries: newQueries(),
 	}
 }
@@ -57,7 +58,8 @@ func (b *backend) foldBackend(e history.Event, body *history.Backend) *Attach {
 		b.faults.of(e.Node).set(e.At, body, e.Ref())
 	case "get":
 		if e.Phase == history.OK && body.Quota != nil && body.Fault == "" {
-			if b.answered[e.Node] = append(b.answered[e.Node], e.At); len(b.answered[e.Node]) == 1 {
+			b.answered[e.Node] = append(b.answered[e.Node], e.At)
+			if _, known := b.first[e.Node]; !known {
 				b.first[e.Node] = e.At
 			}
 		}

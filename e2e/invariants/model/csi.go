@@ -83,7 +83,8 @@ type calls struct {
 
 func newCalls() calls {
 	return calls{
-		open: map[callKey]*Call{}, faces: map[ID][]string{}, slowest: map[ID]time.Duration{}, publish: map[string][]*Call{}, infos: map[ID][]*Call{}, served: map[ID][]*Call{}, unpublish: map[string][]*Call{}, told: map[callKey]time.Duration{},
+		open: map[callKey]*Call{}, faces: map[ID][]string{}, slowest: map[ID]time.Duration{}, infos: map[ID][]*Call{},
+		served: map[ID][]*Call{}, publish: map[string][]*Call{}, unpublish: map[string][]*Call{}, told: map[callKey]time.Duration{},
 		asked: map[ID]time.Duration{}, registered: table[ID, bool]{}, nodeOf: map[ID]string{},
 	}
 }
