@@ -181,13 +181,16 @@ func (c *cell) setEndpoint(r endpointRequest) error {
 	return e.set(r.Mode)
 }
 
-// components lists the cell's own processes and those of each node agent.
+// components lists the cell's own processes and those of each node agent. A node that comes or goes meanwhile is left out: others may add and remove
+// theirs at any time.
 func (c *cell) components(ctx context.Context) ([]componentStatus, error) {
 	c.mu.Lock()
 	own := slices.Clone(c.processes)
 	var agents []*node
 	for _, n := range c.nodes {
-		agents = append(agents, n)
+		if n.up {
+			agents = append(agents, n)
+		}
 	}
 	c.mu.Unlock()
 	var all []componentStatus
@@ -198,6 +201,12 @@ func (c *cell) components(ctx context.Context) ([]componentStatus, error) {
 	for _, n := range agents {
 		var some []componentStatus
 		if err := n.control.call(ctx, "/components", none{}, &some); err != nil {
+			c.mu.Lock()
+			there := c.nodes[n.name] == n
+			c.mu.Unlock()
+			if !there {
+				continue
+			}
 			return nil, fmt.Errorf("node %s: %w", n.name, err)
 		}
 		all = append(all, some...)
