@@ -49,8 +49,7 @@ type Wait struct {
 // queue are the pods that wait for the scheduler.
 type queue struct {
 	waiting map[string]*waiter // by UID
-	ended   []*Wait            // but those of pods that found room at once
-	over    []*Wait            // those that the event at hand ended
+	over    []*Wait            // stretches that the event at hand ended, but those of pods that found room at once
 }
 
 type waiter struct {
@@ -59,9 +58,6 @@ type waiter struct {
 }
 
 func newQueue() queue { return queue{waiting: map[string]*waiter{}} }
-
-// Waits returns the stretches so far that are kept: what ended first, then what lasts. Those of pods that found room at once are left out once they have ended.
-func (q *queue) Waits() []*Wait { return append(slices.Clone(q.ended), q.Waiting()...) }
 
 // Waiting returns the stretches that last.
 func (q *queue) Waiting() []*Wait {
@@ -149,7 +145,6 @@ func (q *queue) end(w *waiter, at Stamp) {
 		return
 	}
 	if w.wait.To = at; !w.wait.Room || w.wait.Said {
-		q.ended = append(q.ended, w.wait)
 		q.over = append(q.over, w.wait)
 	}
 	w.wait = nil

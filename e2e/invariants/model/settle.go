@@ -66,7 +66,6 @@ func (m *Model) Forget(cut time.Duration) {
 	m.backend.forgetFigures(Minus(cut, m.lookBack()))
 	m.nodes.forget(Minus(cut, revisionsFor))
 	m.recent.forget(cut)
-	m.ended = slices.DeleteFunc(m.ended, func(w *Wait) bool { return w.To.At < cut })
 	for op, at := range m.probing {
 		if at < Minus(m.last, probeLife) {
 			delete(m.probing, op)
