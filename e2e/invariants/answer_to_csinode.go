@@ -58,7 +58,7 @@ func (r *mirrored) get(id model.ID) *mirror {
 	return x
 }
 
-func (r *mirrored) observe(_ *model.Model, s model.Step) {
+func (r *mirrored) observe(_ *model.Model, s *model.Step) {
 	if o := s.Outcome; o != nil {
 		x := r.get(o.ID)
 		x.registering = append(x.registering, model.Span{From: o.From, To: o.At})

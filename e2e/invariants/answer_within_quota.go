@@ -24,7 +24,7 @@ type withinQuota struct {
 	open doneCalls
 }
 
-func (r *withinQuota) observe(_ *model.Model, s model.Step) {
+func (r *withinQuota) observe(_ *model.Model, s *model.Step) {
 	r.open.observe(s, model.NodeGetInfo, history.DriverSide)
 }
 

@@ -27,7 +27,7 @@ type capacities struct {
 
 func newCapacities() capacities { return capacities{of: map[model.ID]*capacity{}} }
 
-func (c *capacities) observe(_ *model.Model, s model.Step) {
+func (c *capacities) observe(_ *model.Model, s *model.Step) {
 	c.open.observe(s, model.NodeGetInfo, history.DriverSide)
 }
 

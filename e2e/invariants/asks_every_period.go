@@ -52,7 +52,7 @@ type missedCall struct {
 	from, to time.Duration
 }
 
-func (r *asks) observe(_ *model.Model, s model.Step) {
+func (r *asks) observe(_ *model.Model, s *model.Step) {
 	if c := s.Call; c != nil && c.Method == model.NodeGetInfo && c.Side == history.ClientSide && s.Phase == history.Invoke {
 		r.get(c.ID).calls = append(r.get(c.ID).calls, c)
 	}

@@ -29,7 +29,7 @@ type grants struct {
 	attaches  backlog[*model.Attach]
 }
 
-func (a *grants) observe(_ *model.Model, s model.Step) {
+func (a *grants) observe(_ *model.Model, s *model.Step) {
 	a.publishes.observe(s, model.Publish, history.DriverSide)
 	if x := s.Attach; x != nil && x.Answer != nil && x.Answer.Decision == history.Accepted && x.Answer.Quota != nil {
 		a.attaches.push(x)

@@ -44,7 +44,7 @@ type binds struct {
 	atOnce
 }
 
-func (r *binds) observe(m *model.Model, s model.Step) {
+func (r *binds) observe(m *model.Model, s *model.Step) {
 	for len(r.open) > 0 && s.At > model.Plus(r.open[0].at.At, m.Slack()) {
 		r.judge(m, r.open[0])
 		r.open = r.open[1:]

@@ -44,7 +44,7 @@ type honest struct {
 	open doneCalls
 }
 
-func (r *honest) observe(_ *model.Model, s model.Step) {
+func (r *honest) observe(_ *model.Model, s *model.Step) {
 	r.open.observe(s, model.Publish, history.DriverSide)
 }
 

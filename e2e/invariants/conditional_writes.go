@@ -24,7 +24,7 @@ type conditional struct {
 	atOnce
 }
 
-func (c *conditional) observe(m *model.Model, s model.Step) {
+func (c *conditional) observe(m *model.Model, s *model.Step) {
 	w := s.Write
 	if w == nil || !w.ByNode() {
 		return

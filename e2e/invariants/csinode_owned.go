@@ -72,7 +72,7 @@ type owned struct {
 	blame map[string]history.Boundary
 }
 
-func (r *owned) observe(m *model.Model, s model.Step) {
+func (r *owned) observe(m *model.Model, s *model.Step) {
 	r.creations(m, s.At)
 	switch b := s.Body.(type) {
 	case *history.Node:
@@ -93,7 +93,7 @@ func (r *owned) get(name string) *ownership {
 	return o
 }
 
-func (r *owned) node(s model.Step, b *history.Node) {
+func (r *owned) node(s *model.Step, b *history.Node) {
 	o := r.get(s.Key)
 	last := len(o.lives) - 1
 	switch {
@@ -107,7 +107,7 @@ func (r *owned) node(s model.Step, b *history.Node) {
 	}
 }
 
-func (r *owned) csiNode(m *model.Model, s model.Step, b *history.CSINode) {
+func (r *owned) csiNode(m *model.Model, s *model.Step, b *history.CSINode) {
 	o := r.get(s.Key)
 	fresh := !o.exists
 	o.exists, o.ref = b.Type != "DELETED", s.Ref()

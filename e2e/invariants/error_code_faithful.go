@@ -50,7 +50,7 @@ func attacherWrites(p Params) bool {
 	return err == nil && (minor >= 12 && gate != "false" || minor == 11 && gate == "true")
 }
 
-func (r *codes) observe(m *model.Model, s model.Step) {
+func (r *codes) observe(m *model.Model, s *model.Step) {
 	switch b := s.Body.(type) {
 	case *history.CSICall:
 		if c := s.Call; c.Method == model.Publish && c.Side == history.ClientSide && c.Volume != "" {
@@ -61,7 +61,7 @@ func (r *codes) observe(m *model.Model, s model.Step) {
 	}
 }
 
-func (r *codes) call(s model.Step, c *model.Call) {
+func (r *codes) call(s *model.Step, c *model.Call) {
 	at := place{c.Driver, c.Node, c.Volume}
 	switch {
 	case s.Phase == history.Invoke:
@@ -73,7 +73,7 @@ func (r *codes) call(s model.Step, c *model.Call) {
 	}
 }
 
-func (r *codes) attachment(m *model.Model, s model.Step, b *history.VolumeAttachment) {
+func (r *codes) attachment(m *model.Model, s *model.Step, b *history.VolumeAttachment) {
 	was := r.attached[s.Key]
 	if was == nil {
 		was = &attachment{}
@@ -98,7 +98,7 @@ func (r *codes) attachment(m *model.Model, s model.Step, b *history.VolumeAttach
 	}
 }
 
-func (r *codes) detach(m *model.Model, s model.Step, b *history.VolumeAttachment) {
+func (r *codes) detach(m *model.Model, s *model.Step, b *history.VolumeAttachment) {
 	switch {
 	case b.DetachCode != nil:
 		r.t.violated(b.Attacher, finding{at: s.At, scope: s.Scope, evidence: []history.Ref{s.Ref()},
@@ -109,7 +109,7 @@ func (r *codes) detach(m *model.Model, s model.Step, b *history.VolumeAttachment
 }
 
 // attach compares an attach error with the calls that it may tell of. The newest may have come after the error was written: then the one before is meant.
-func (r *codes) attach(m *model.Model, s model.Step, b *history.VolumeAttachment, at place) {
+func (r *codes) attach(m *model.Model, s *model.Step, b *history.VolumeAttachment, at place) {
 	grpc := strings.HasPrefix(b.AttachError, "rpc error: code = ")
 	var told []*model.Call
 	for _, c := range r.of[at] {
@@ -131,7 +131,7 @@ func (r *codes) attach(m *model.Model, s model.Step, b *history.VolumeAttachment
 	}
 }
 
-func (r *codes) compare(m *model.Model, s model.Step, b *history.VolumeAttachment, told []*model.Call, f finding) {
+func (r *codes) compare(m *model.Model, s *model.Step, b *history.VolumeAttachment, told []*model.Call, f finding) {
 	last := told[len(told)-1]
 	for _, c := range told {
 		// Where the connection was lost, the client's own word is not recorded.

@@ -88,7 +88,7 @@ func (r *running) guard(where string, f func()) {
 }
 
 // observe shows an event to all checkers.
-func observe(all []*running, m *model.Model, step model.Step, e history.Event) {
+func observe(all []*running, m *model.Model, step *model.Step, e history.Event) {
 	for i := 0; i < len(all); {
 		i = observeFrom(all, i, m, step, e)
 	}
@@ -96,7 +96,7 @@ func observe(all []*running, m *model.Model, step model.Step, e history.Event) {
 
 // observeFrom is guard for one event, from the i-th checker on, and says which one is next. It is called for each event, so it guards as many as it can at
 // once, and names the event only when it has to.
-func observeFrom(all []*running, i int, m *model.Model, step model.Step, e history.Event) (next int) {
+func observeFrom(all []*running, i int, m *model.Model, step *model.Step, e history.Event) (next int) {
 	next = i
 	defer func() {
 		if p := recover(); p != nil {
@@ -134,7 +134,7 @@ type pace struct {
 }
 
 // steady bounds what is kept of a history of any length, at little cost.
-var steady = pace{every: 5 * time.Second}
+var steady = pace{every: 10 * time.Second}
 
 // settleAll judges what is settled and forgets what nobody needs any more.
 func settleAll(m *model.Model, all []*running, hasty time.Duration) {
@@ -175,6 +175,7 @@ func judge(events iter.Seq2[history.Event, error], h history.Header, p pace, inv
 	}
 	rep := Report{Header: h}
 	next := p.every
+	var step model.Step // one for all events: there are many, and the rules keep none
 	for e, err := range events {
 		if err != nil {
 			rep.Err = err
@@ -182,8 +183,8 @@ func judge(events iter.Seq2[history.Event, error], h history.Header, p pace, inv
 			break
 		}
 		rep.Events++
-		step := fold(shared, e)
-		observe(all, shared, step, e)
+		step = fold(shared, e)
+		observe(all, shared, &step, e)
 		if p.every < model.Forever && shared.End() >= next {
 			settleAll(shared, all, p.hasty)
 			next = model.Plus(shared.End(), p.every)

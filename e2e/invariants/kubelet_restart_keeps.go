@@ -38,7 +38,7 @@ type restarts struct {
 	deferred
 }
 
-func (r *restarts) observe(m *model.Model, s model.Step) {
+func (r *restarts) observe(m *model.Model, s *model.Step) {
 	if r.swept.due(s.At) {
 		for id, x := range r.of {
 			r.look(m, id, x, s.At)
@@ -69,7 +69,7 @@ func (r *restarts) observe(m *model.Model, s model.Step) {
 }
 
 // component begins to follow the drivers whose entries a new kubelet finds.
-func (r *restarts) component(m *model.Model, s model.Step, node, state string) {
+func (r *restarts) component(m *model.Model, s *model.Step, node, state string) {
 	if state != "started" {
 		if state != "ready" && state != "resumed" {
 			for id := range r.of {
@@ -91,7 +91,7 @@ func (r *restarts) component(m *model.Model, s model.Step, node, state string) {
 	}
 }
 
-func (r *restarts) touched(m *model.Model, s model.Step, c model.Change, x *restart) {
+func (r *restarts) touched(m *model.Model, s *model.Step, c model.Change, x *restart) {
 	x.touched = true
 	got := "its entry removed"
 	if c.After != nil {
@@ -104,7 +104,7 @@ func (r *restarts) touched(m *model.Model, s model.Step, c model.Change, x *rest
 	}, calls(c.Node))
 }
 
-func (r *restarts) call(m *model.Model, s model.Step, b *history.CSICall, x *restart) {
+func (r *restarts) call(m *model.Model, s *model.Step, b *history.CSICall, x *restart) {
 	c := s.Call
 	switch {
 	case c.Method == model.GetInfo && s.Phase == history.Invoke && x.registered == 0 && !x.touched:

@@ -26,7 +26,7 @@ type unbounded struct {
 	outcomes backlog[*model.Registration]
 }
 
-func (u *unbounded) observe(_ *model.Model, s model.Step) {
+func (u *unbounded) observe(_ *model.Model, s *model.Step) {
 	u.open.observe(s, model.NodeGetInfo, history.DriverSide)
 	if s.Outcome != nil {
 		u.outcomes.push(s.Outcome)

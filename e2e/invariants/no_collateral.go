@@ -50,7 +50,7 @@ type bystanders struct {
 	unnamed
 }
 
-func (r *bystanders) observe(m *model.Model, s model.Step) {
+func (r *bystanders) observe(m *model.Model, s *model.Step) {
 	r.unnamed.observe(s)
 	b, ok := s.Body.(*history.Pod)
 	if !ok {
@@ -137,7 +137,7 @@ func (r *bystanders) finish(m *model.Model) []Verdict {
 }
 
 // named says whether an event did something to a node, as namings has it, and when.
-func named(m *model.Model, s model.Step) (time.Duration, bool) {
+func named(m *model.Model, s *model.Step) (time.Duration, bool) {
 	switch b := s.Body.(type) {
 	case *history.Backend:
 		before, was := m.Quota(s.Node).Back(1)

@@ -44,7 +44,7 @@ type rise struct {
 	by       float64
 }
 
-func (r *flushed) observe(m *model.Model, s model.Step) {
+func (r *flushed) observe(m *model.Model, s *model.Step) {
 	for len(r.open) > 0 && s.At > model.Plus(r.open[0].to.At, m.Slack()) {
 		r.judge(m, r.open[0])
 		r.open = r.open[1:]

@@ -39,7 +39,7 @@ type ghosts struct {
 	atOnce
 }
 
-func (g *ghosts) observe(m *model.Model, s model.Step) {
+func (g *ghosts) observe(m *model.Model, s *model.Step) {
 	w := s.Write
 	if w == nil {
 		return

@@ -48,7 +48,7 @@ func newLeaks() *leaks {
 	return &leaks{orphans: o, t: shared{history.ControllerManager: o.ended}, left: map[model.Place]*leftover{}}
 }
 
-func (r *leaks) observe(m *model.Model, s model.Step) {
+func (r *leaks) observe(m *model.Model, s *model.Step) {
 	r.orphans.observe(m, s)
 	switch b := s.Body.(type) {
 	case *history.Backend:
@@ -81,7 +81,7 @@ func (r *leaks) wanted(m *model.Model, at model.Place) bool {
 	return false
 }
 
-func (r *leaks) end(at model.Place, s model.Step) {
+func (r *leaks) end(at model.Place, s *model.Step) {
 	if l := r.left[at]; l != nil {
 		l.to = model.Stamp{At: s.At, Rev: s.Rev, Ref: s.Ref()}
 		r.over.push(l)

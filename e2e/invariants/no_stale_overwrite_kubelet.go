@@ -52,7 +52,7 @@ func causes(m *model.Model, id model.ID, count *int32, t time.Duration) []*model
 	return out
 }
 
-func (r *staleWrites) observe(m *model.Model, s model.Step) {
+func (r *staleWrites) observe(m *model.Model, s *model.Step) {
 	if s.Write == nil {
 		return
 	}

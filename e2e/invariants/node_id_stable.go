@@ -24,7 +24,7 @@ type sameID struct {
 	last map[model.ID]*model.Call // the answer before
 }
 
-func (r *sameID) observe(_ *model.Model, s model.Step) {
+func (r *sameID) observe(_ *model.Model, s *model.Step) {
 	r.open.observe(s, model.NodeGetInfo, history.DriverSide)
 }
 

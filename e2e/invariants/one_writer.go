@@ -43,7 +43,7 @@ type written struct {
 	begun   bool
 }
 
-func (w *writers) observe(_ *model.Model, s model.Step) {
+func (w *writers) observe(_ *model.Model, s *model.Step) {
 	if b, ok := s.Body.(*history.Workload); ok && b.Writer != "" && strings.HasPrefix(b.Resource, "csinode") {
 		w.declared[[2]string{b.Writer, b.Name}] = true
 	}

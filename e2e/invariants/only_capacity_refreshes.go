@@ -31,7 +31,7 @@ type refreshes struct {
 	atOnce
 }
 
-func (r *refreshes) observe(m *model.Model, s model.Step) {
+func (r *refreshes) observe(m *model.Model, s *model.Step) {
 	r.pass(m, s.At)
 	if c := s.Call; c != nil && c.Method == model.NotifyRegistered && s.Phase == history.Invoke {
 		r.anchors[c.ID] = s.At

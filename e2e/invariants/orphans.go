@@ -42,7 +42,7 @@ func newOrphans() orphans {
 		rejected: tally{}, ended: tally{}}
 }
 
-func (o *orphans) observe(m *model.Model, s model.Step) {
+func (o *orphans) observe(m *model.Model, s *model.Step) {
 	switch b := s.Body.(type) {
 	case *history.CSICall:
 		if c := s.Call; c.Method == model.Unpublish && c.Side == history.DriverSide && (s.Phase == history.Invoke || c.Orphan) {
@@ -65,7 +65,7 @@ func (o *orphans) observe(m *model.Model, s model.Step) {
 	}
 }
 
-func (o *orphans) attachment(m *model.Model, s model.Step, b *history.VolumeAttachment) {
+func (o *orphans) attachment(m *model.Model, s *model.Step, b *history.VolumeAttachment) {
 	if b.Type != "DELETED" {
 		if o.attached[b.NodeName] == nil {
 			o.attached[b.NodeName] = map[string]*history.VolumeAttachment{}
@@ -111,7 +111,7 @@ func (u *orphan) subject(t tally) string {
 }
 
 // look asks whether an attachment still has a live pod. ended is the pod whose change made it worth asking, if any.
-func (o *orphans) look(m *model.Model, s model.Step, name string, b *history.VolumeAttachment, ended *model.Pod) {
+func (o *orphans) look(m *model.Model, s *model.Step, name string, b *history.VolumeAttachment, ended *model.Pod) {
 	live := m.LivePod(b.NodeName, b.PVName)
 	switch u := o.open[name]; {
 	case live:

@@ -67,7 +67,7 @@ func (s *swept) due(now time.Duration) bool {
 	return true
 }
 
-func (r *periods) observe(m *model.Model, s model.Step) {
+func (r *periods) observe(m *model.Model, s *model.Step) {
 	if r.swept.due(s.At) {
 		for id, w := range r.of {
 			r.look(m, id, w, s.At)
@@ -94,7 +94,7 @@ func (r *periods) observe(m *model.Model, s model.Step) {
 }
 
 // changed begins to follow every node where the driver is registered.
-func (r *periods) changed(m *model.Model, s model.Step, b *history.CSIDriver) {
+func (r *periods) changed(m *model.Model, s *model.Step, b *history.CSIDriver) {
 	next := periodState{seconds: b.PeriodSeconds, deleted: b.Type == "DELETED", at: s.At, ref: s.Ref()}
 	if next.deleted {
 		next.seconds = nil

@@ -50,7 +50,7 @@ type phases struct {
 	refs        map[int64]history.Ref // the first of each second
 }
 
-func (r *spread) observe(m *model.Model, s model.Step) {
+func (r *spread) observe(m *model.Model, s *model.Step) {
 	switch s.Body.(type) {
 	case *history.CSIDriver:
 		if p, ok := m.Period(s.Key).Back(0); ok && p.Ref == s.Ref() {
@@ -69,7 +69,7 @@ func (r *spread) observe(m *model.Model, s model.Step) {
 	}
 }
 
-func (x *stretch) ask(s model.Step) {
+func (x *stretch) ask(s *model.Step) {
 	if x.period <= spreadBucket {
 		return
 	}

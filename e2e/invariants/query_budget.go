@@ -50,7 +50,7 @@ type window struct {
 	n            int
 }
 
-func (r *askBudget) observe(m *model.Model, s model.Step) {
+func (r *askBudget) observe(m *model.Model, s *model.Step) {
 	b, ok := s.Body.(*history.Backend)
 	interval := time.Duration(m.Header().Params.Driver.MinInterval)
 	if !ok || s.Key != "get" && s.Key != "list" || s.Phase != history.Invoke || interval <= 0 {

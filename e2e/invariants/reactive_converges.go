@@ -47,7 +47,7 @@ type converges struct {
 	all  backlog[*wait]
 }
 
-func (r *converges) observe(m *model.Model, s model.Step) {
+func (r *converges) observe(m *model.Model, s *model.Step) {
 	switch b := s.Body.(type) {
 	case *history.Pod:
 		if p := m.PodSeen(s.Key, b); p != nil {
@@ -65,7 +65,7 @@ func (r *converges) observe(m *model.Model, s model.Step) {
 }
 
 // pod looks at every attachment of a pod again.
-func (r *converges) pod(m *model.Model, s model.Step, p *model.Pod) {
+func (r *converges) pod(m *model.Model, s *model.Step, p *model.Pod) {
 	for _, a := range m.AttachmentsOf(p) {
 		uid := p.UID
 		if uid == "" {

@@ -42,7 +42,7 @@ type recovery struct {
 	ended  []*stranded
 }
 
-func (r *recovery) observe(m *model.Model, s model.Step) {
+func (r *recovery) observe(m *model.Model, s *model.Step) {
 	b, ok := s.Body.(*history.Pod)
 	if !ok || b.UID == "" || len(b.Claims) == 0 || b.NodeName == "" {
 		return

@@ -92,7 +92,7 @@ type endedLife struct {
 	at   time.Duration
 }
 
-func (r *accounts) observe(m *model.Model, s model.Step) {
+func (r *accounts) observe(m *model.Model, s *model.Step) {
 	switch b := s.Body.(type) {
 	case *history.Pod:
 		uid := cmp.Or(b.UID, s.Key)
@@ -135,7 +135,7 @@ func (r *accounts) get(node string) *life {
 }
 
 // warn counts an event of a pod, unless it comes long after the first.
-func (r *accounts) warn(s model.Step, key string, times int32) {
+func (r *accounts) warn(s *model.Step, key string, times int32) {
 	w := r.warned[key]
 	if w == nil {
 		w = &warnings{since: s.At, times: map[string]int32{}}

@@ -34,7 +34,7 @@ func newCleans() *cleans {
 	return &cleans{orphans: o, t: shared{history.ControllerManager: o.rejected}} // what held is the first boundary's: nobody broke it
 }
 
-func (r *cleans) observe(m *model.Model, s model.Step) {
+func (r *cleans) observe(m *model.Model, s *model.Step) {
 	r.orphans.observe(m, s)
 	r.open.observe(s, model.Unpublish, history.DriverSide)
 }

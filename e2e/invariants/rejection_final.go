@@ -29,7 +29,7 @@ type rejected struct {
 // isRejected says whether a pod's state is that of a rejection.
 func isRejected(b *history.Pod) bool { return b.PodPhase == "Failed" && b.Reason == limitExceeded }
 
-func newRejected(s model.Step, b *history.Pod) *rejected {
+func newRejected(s *model.Step, b *history.Pod) *rejected {
 	return &rejected{name: s.Key, node: b.NodeName, scope: s.Scope, at: s.At, rev: s.Rev, ref: s.Ref()}
 }
 
@@ -39,7 +39,7 @@ type final struct {
 	atOnce
 }
 
-func (r *final) observe(m *model.Model, s model.Step) {
+func (r *final) observe(m *model.Model, s *model.Step) {
 	b, ok := s.Body.(*history.Pod)
 	if !ok {
 		return

@@ -13,8 +13,8 @@ import (
 
 // rule is a checker's logic over the shared fold.
 type rule interface {
-	// observe sees the model after it folded the step.
-	observe(*model.Model, model.Step)
+	// observe sees the model after it folded the step. It must not keep the step.
+	observe(*model.Model, *model.Step)
 	// settle judges what is settled at to: nothing that happened by then will become known any more. It returns from when on the rule still needs
 	// calls, attaches and revisions, Forever where it waits for none. The end of the history settles all.
 	settle(m *model.Model, to time.Duration) (needs time.Duration)
@@ -30,7 +30,10 @@ type checker struct {
 
 func newChecker(p Params, r rule) Checker { return &checker{rule: r, model: model.New(p)} }
 
-func (c *checker) Observe(e history.Event) { c.rule.observe(c.model, c.model.Observe(e)) }
+func (c *checker) Observe(e history.Event) {
+	s := c.model.Observe(e)
+	c.rule.observe(c.model, &s)
+}
 
 func (c *checker) Finish() []Verdict {
 	c.rule.settle(c.model, model.Forever)
@@ -73,7 +76,7 @@ func (b *backlog[T]) oldest(at func(T) time.Duration) time.Duration {
 type doneCalls struct{ backlog[*model.Call] }
 
 // observe takes a call that the step ends.
-func (d *doneCalls) observe(s model.Step, method string, side history.Side) {
+func (d *doneCalls) observe(s *model.Step, method string, side history.Side) {
 	if c := s.Call; c != nil && c.Method == method && c.Side == side && s.Phase != history.Invoke {
 		d.push(c)
 	}

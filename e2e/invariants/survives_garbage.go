@@ -60,7 +60,7 @@ type garbage struct {
 	atOnce
 }
 
-func (g *garbage) observe(m *model.Model, s model.Step) {
+func (g *garbage) observe(m *model.Model, s *model.Step) {
 	if g.swept.due(s.At) {
 		for node, f := range g.of {
 			g.digest(m, node, f, s.At)
@@ -108,7 +108,7 @@ func (g *garbage) feed(node string, x morsel) {
 	f.eaten = append(f.eaten, x)
 }
 
-func (g *garbage) call(m *model.Model, s model.Step, b *history.CSICall) {
+func (g *garbage) call(m *model.Model, s *model.Step, b *history.CSICall) {
 	c := s.Call
 	switch {
 	case c.Method == model.NotifyRegistered && b.Registered != nil && *b.Registered && s.Phase == history.Invoke:
@@ -131,7 +131,7 @@ func (g *garbage) call(m *model.Model, s model.Step, b *history.CSICall) {
 }
 
 // period feeds a registered driver's period, where it is absurd.
-func (g *garbage) period(m *model.Model, s model.Step, id model.ID) {
+func (g *garbage) period(m *model.Model, s *model.Step, id model.ID) {
 	p := g.periods[id.Driver]
 	if p == nil || *p <= absurdPeriod || !m.Refreshes(id.Node, s.At) {
 		return

@@ -27,7 +27,7 @@ type tickErrors struct {
 	atOnce
 }
 
-func (r *tickErrors) observe(m *model.Model, s model.Step) {
+func (r *tickErrors) observe(m *model.Model, s *model.Step) {
 	r.pass(m, s.At)
 	if a := m.AnswerOf(s); a != nil && a.Failed() && !a.Registering && !a.Orphan && m.Asks(a.ID) > 0 {
 		if p, _ := m.Registered(a.ID).At(a.Done); p.Value {

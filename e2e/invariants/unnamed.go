@@ -16,7 +16,7 @@ type unnamed struct {
 	last map[model.ID]*model.Call // the answer before, where it counts
 }
 
-func (u *unnamed) observe(s model.Step) { u.open.observe(s, model.NodeGetInfo, history.ClientSide) }
+func (u *unnamed) observe(s *model.Step) { u.open.observe(s, model.NodeGetInfo, history.ClientSide) }
 
 func (u *unnamed) settle(m *model.Model, t tally, to time.Duration) time.Duration {
 	due := u.open.due(to)

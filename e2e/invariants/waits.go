@@ -9,7 +9,7 @@ import (
 // waits are the stretches in which pods waited for the scheduler, as they end. What is said of one may depend on all of it.
 type waits struct{ over backlog[*model.Wait] }
 
-func (w *waits) observe(_ *model.Model, s model.Step) {
+func (w *waits) observe(_ *model.Model, s *model.Step) {
 	for _, x := range s.Over {
 		w.over.push(x)
 	}

@@ -55,7 +55,7 @@ func spent[K comparable](all map[K]*spending, k K) *spending {
 	return all[k]
 }
 
-func (b *budget) observe(m *model.Model, s model.Step) {
+func (b *budget) observe(m *model.Model, s *model.Step) {
 	switch body := s.Body.(type) {
 	case *history.Component:
 		if id := s.Key; body.State == "started" && len(id) > 8 && id[:8] == "kubelet@" {
@@ -71,7 +71,7 @@ func (b *budget) observe(m *model.Model, s model.Step) {
 }
 
 // call counts causes: each NodeGetInfo that did not certainly fail, each registration.
-func (b *budget) call(s model.Step) {
+func (b *budget) call(s *model.Step) {
 	c := s.Call
 	if c.Side != history.ClientSide || c.Node == "" {
 		return

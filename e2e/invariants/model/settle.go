@@ -63,7 +63,8 @@ func (m *Model) Forget(cut time.Duration) {
 	}
 	m.backend.forgetPlaces(cut)
 	m.calls.forget(cut, m.holds)
-	m.backend.forgetFigures(Minus(cut, m.lookBack()))
+	m.backend.forgetFigures(Minus(cut, Plus(m.PairWithin(Forever), m.memory())))
+	m.backend.forgetTold(Minus(cut, m.memory()))
 	m.nodes.forget(Minus(cut, revisionsFor))
 	m.recent.forget(cut)
 	for op, at := range m.probing {
@@ -80,10 +81,10 @@ func (m *Model) PairWithin(t time.Duration) time.Duration {
 	return min(pairAtMost, max(pairAtLeast, Plus(longest.Value, time.Minute)))
 }
 
-// lookBack is how long before what is not settled yet a quota, or what was told of it, still matters.
-func (m *Model) lookBack() time.Duration {
+// memory is how long before an answer that is not settled yet it matters what the driver was told: as long as it may remember it, or wait for two steps.
+func (m *Model) memory() time.Duration {
 	d := m.header.Params.Driver
-	back := Plus(m.PairWithin(Forever), Plus(max(time.Duration(d.CacheAge), time.Duration(d.LastGoodLife)), m.Slack()))
+	back := Plus(max(time.Duration(d.CacheAge), time.Duration(d.LastGoodLife)), m.Slack())
 	return Plus(back, Plus(2*min(time.Duration(d.StepInterval), pairAtMost), time.Second))
 }
 
@@ -185,7 +186,7 @@ func (b *backend) forgetPlaces(cut time.Duration) {
 
 func (a *Attach) accepted() bool { return a.Answer != nil && a.Answer.Decision == history.Accepted }
 
-// forgetFigures drops quotas, counts and what was told of them from before the time before.
+// forgetFigures drops quotas, counts and refusals from before the time before.
 func (b *backend) forgetFigures(before time.Duration) {
 	for _, line := range b.quotas {
 		line.forget(before)
@@ -204,11 +205,15 @@ func (b *backend) forgetFigures(before time.Duration) {
 		}
 		forgetButMost(line, since, before)
 	}
-	for node, told := range b.told {
-		b.told[node] = slices.DeleteFunc(told, func(t Told) bool { return t.At < before })
-	}
 	for node, all := range b.refusals {
 		b.refusals[node] = slices.DeleteFunc(all, func(a *Attach) bool { return a.Done < before })
+	}
+}
+
+// forgetTold drops what drivers were told of quotas before the time before.
+func (b *backend) forgetTold(before time.Duration) {
+	for node, told := range b.told {
+		b.told[node] = slices.DeleteFunc(told, func(t Told) bool { return t.At < before })
 	}
 }
 
