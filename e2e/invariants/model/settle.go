@@ -46,7 +46,7 @@ func (m *Model) Settled() time.Duration {
 // open, and what counts for the whole run is kept: faults, states of components, periods and registrations among it, of which a run has few.
 func (m *Model) Forget(cut time.Duration) {
 	for _, c := range m.calls.open {
-		if c.Over() >= cut {
+		if c.Over() >= cut && c.matters() {
 			cut = min(cut, c.Invoked)
 		}
 	}
@@ -96,6 +96,11 @@ func (o *objects) follow(at time.Duration, period *int64, ref history.Ref) {
 	if last, ok := o.longest.Back(0); !ok || Seconds(*period) > last.Value {
 		o.longest.set(at, Seconds(*period), ref)
 	}
+}
+
+// matters says whether it matters what went on while the call was under way.
+func (c *Call) matters() bool {
+	return c.Method == NodeGetInfo || c.Method == Publish || c.Method == Unpublish
 }
 
 // Over is when the call was answered, or was given up.
