@@ -75,7 +75,8 @@ var judgedBy = map[string][]string{
 
 // onlyKubernetes are specs of rules of the API server, or of a component's command line: only another Kubernetes fails them.
 var onlyKubernetes = []string{
-	"entry-mutability", "error-code-stored", "gate-locked-kube-apiserver", "gate-locked-kubelet", "guard-limits", "period-bounds", "stale-write", "stale-writer",
+	"count-stays", "entry-mutability", "error-code-absent", "error-code-dropped", "error-code-stored", "gate-locked-kube-apiserver", "gate-locked-kubelet",
+	"guard-limits", "period-bounds", "period-dropped", "pod-not-rejected", "stale-write", "stale-writer",
 }
 
 // coverageInShort is a line for each spec and invariant, with what shows that it can fail.
