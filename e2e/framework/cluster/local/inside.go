@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -165,10 +166,11 @@ type readyAnswer struct {
 	Key  []byte `json:"key"`
 }
 
-// endpointRequest changes one component's way to the API server.
+// endpointRequest changes one component's way to the API server: its mode or its latency.
 type endpointRequest struct {
-	Component string       `json:"component"`
-	Mode      endpointMode `json:"mode"`
+	Component string         `json:"component"`
+	Mode      endpointMode   `json:"mode,omitempty"`
+	Latency   *time.Duration `json:"latency,omitempty"` // ns
 }
 
 func (c *cell) setEndpoint(r endpointRequest) error {
@@ -177,6 +179,9 @@ func (c *cell) setEndpoint(r endpointRequest) error {
 	c.mu.Unlock()
 	if !ok {
 		return fmt.Errorf("component %q has no endpoint of its own", r.Component)
+	}
+	if r.Latency != nil {
+		return e.delay(*r.Latency)
 	}
 	return e.set(r.Mode)
 }
