@@ -82,7 +82,7 @@ func (r *stale) judge(m *model.Model, c *capacity) {
 }
 
 // generationsKept bounds the generations remembered of one number of volumes: of a quota that goes to and fro, the older ones are forgotten.
-const generationsKept = 256
+const generationsKept = 64
 
 // generations are those of a node's quota that a driver can have known.
 type generations struct {

@@ -104,16 +104,16 @@ func TestLongHistoriesSettleAlike(t *testing.T) {
 // TestWhatIsKeptDoesNotGrow judges two histories, one ten times as long as the other, and looks at what Judge still holds at their ends.
 func TestWhatIsKeptDoesNotGrow(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it judges 210,000 events")
+		t.Skip("it judges 330,000 events")
 	}
-	const nodes = 5 // few, so that the shorter history is already longer than what is looked back to
+	const nodes = 20 // so few that the shorter history is already longer than what is looked back to
 	few, many := filepath.Join(t.TempDir(), "few.jsonl"), filepath.Join(t.TempDir(), "many.jsonl")
-	writeLoad(t, few, 10_000, nodes)
-	writeLoad(t, many, 100_000, nodes)
+	writeLoad(t, few, 30_000, nodes)
+	writeLoad(t, many, 150_000, nodes)
 	short, long := retained(t, few, steady), retained(t, many, steady)
-	t.Logf("10,000 events: %d kB, 100,000 events: %d kB", short/1000, long/1000)
+	t.Logf("30,000 events: %d kB, 150,000 events: %d kB", short/1000, long/1000)
 	if float64(long) > 1.2*float64(short) {
-		t.Errorf("want at most 1.2 times as much kept of 100,000 events as of 10,000, got %d and %d bytes", long, short)
+		t.Errorf("want at most 1.2 times as much kept of 150,000 events as of 30,000, got %d and %d bytes", long, short)
 	}
 	if all := retained(t, many, pace{every: model.Forever}); all < 2*long {
 		t.Errorf("want the measure to see what is kept when nothing is forgotten, got %d bytes, and %d on the way", all, long)

@@ -30,7 +30,7 @@ func (s Stamp) Before(o Stamp) bool {
 func stampOf(e history.Event) Stamp { return Stamp{At: e.At, Rev: e.Rev, Ref: e.Ref()} }
 
 // limitsAtMost bounds the counts remembered of one driver on one node: a pod decides within the last few.
-const limitsAtMost = 64
+const limitsAtMost = 16
 
 // Use is one reason why a volume counts on a node: a pod that is bound there and has not ended, or a VolumeAttachment.
 type Use struct {
