@@ -207,7 +207,7 @@ func writersOf(fields []metav1.ManagedFieldsEntry) map[string][]string {
 				Drivers map[string]json.RawMessage `json:"f:drivers"`
 			} `json:"f:spec"`
 		}
-		raw := f.FieldsV1.Raw
+		raw := f.FieldsV1.GetRawBytes()
 		if json.Unmarshal(raw, &set) != nil || !bytes.Contains(raw, []byte(`"f:drivers"`)) {
 			continue
 		}
