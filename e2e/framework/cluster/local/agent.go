@@ -143,7 +143,7 @@ func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error)
 			Backend: "http://" + quotaData, Seed: cell.Seed + int64(a.cfg.Index),
 		})
 	})
-	p.healthy = listening(backend)
+	p.ready(def.NodeStart(), backend, &cell)
 	return func(ctx context.Context) error {
 		if err := p.start(ctx, ""); err != nil {
 			return &cluster.DriverError{Driver: d.Name, Node: a.cfg.Node, Err: err}
@@ -159,7 +159,7 @@ func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error)
 
 // awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended.
 func (a *agent) awaitRegistered(ctx context.Context, r *registrar.Registrar, name string, driver *process) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Cell.startLimit(0))
 	defer cancel()
 	defer driver.whenEnded(cancel)()
 	err := r.Wait(ctx)
@@ -186,6 +186,12 @@ func (a *agent) process(id, component string, command func(versions.Version) (*e
 	}
 	a.processes = append(a.processes, p)
 	return p
+}
+
+// ready sets how the process of a driver is known to have started.
+func (p *process) ready(start drivers.Start, socket string, cell *cellConfig) {
+	p.limit = cell.startLimit(start.Limit)
+	p.healthy = func(ctx context.Context) error { return start.Check(ctx, socket) }
 }
 
 func (a *agent) handler() http.Handler {
@@ -243,15 +249,4 @@ func (a *agent) shutdown() int {
 		return 1
 	}
 	return 0
-}
-
-// listening is a health check: something listens on the unix socket.
-func listening(socket string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-		if err != nil {
-			return err
-		}
-		return c.Close()
-	}
 }
