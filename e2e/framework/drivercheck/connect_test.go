@@ -80,7 +80,7 @@ func TestNoDriver(t *testing.T) {
 		"nobody listens":   {dead, "connection refused", "nobody listens there"},
 		"speaks HTTP/1":    {listen(t, func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 400 Bad Request\r\n\r\n"); c.Close() }), "speak gRPC", "something else"},
 		"speaks nonsense":  {listen(t, func(c net.Conn) { fmt.Fprint(c, strings.Repeat("\x00\xff", 1000)) }), "speak gRPC", "something else"},
-		"says nothing":     {listen(t, func(net.Conn) {}), "no HTTP/2 settings came within 5s", "something else"},
+		"says nothing":     {listen(t, func(c net.Conn) { <-t.Context().Done(); c.Close() }), "no HTTP/2 settings came within 5s", "something else"},
 		"hangs up":         {listen(t, func(c net.Conn) { c.Close() }), "speak gRPC", "something else"},
 		"gRPC without CSI": {other, "Unimplemented", "registration socket"},
 	} {

@@ -282,8 +282,8 @@ func TestNoStart(t *testing.T) {
 	}{
 		"ends":         {script("echo out of luck; exit 9"), []string{"ended by itself (exit status 9)", "out of luck"}, false},
 		"never serves": {script("echo asleep; sleep 7003"), []string{"not ready within 2s", "asleep"}, false},
-		"not there":    {strings.Replace(script(""), "/bin/sh", "/nowhere/driver", 1), []string{"/nowhere/driver", "headroom driver lint"}, true},
-		"not in PATH":  {strings.Replace(script(""), "/bin/sh", "no-such-program-anywhere", 1), []string{"no-such-program-anywhere", "headroom driver lint"}, true},
+		"not there":    {strings.Replace(script("x"), "/bin/sh", "/nowhere/driver", 1), []string{"/nowhere/driver", "headroom driver lint"}, true},
+		"not in PATH":  {strings.Replace(script("x"), "/bin/sh", "no-such-program-anywhere", 1), []string{"no-such-program-anywhere", "headroom driver lint"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
