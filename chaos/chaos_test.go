@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc/codes"
@@ -203,6 +204,10 @@ func (c *fakeCluster) SetEndpoint(_ context.Context, component, mode string) err
 	return c.note("endpoint %s %s", component, mode)
 }
 
+func (c *fakeCluster) SetLatency(_ context.Context, component string, latency time.Duration) error {
+	return c.note("latency %s %s", component, latency)
+}
+
 func (c *fakeCluster) Components(context.Context) ([]cluster.Component, error) {
 	var all []cluster.Component
 	for _, id := range []string{"kubelet@n1", "kube-scheduler", "driver@n1/d", "csi-attacher@d"} {
@@ -242,6 +247,7 @@ func TestClusterFaultsAskAndTakeBack(t *testing.T) {
 		"registration delay": {"registration-delay", scenario.NodeDriver, nil, "socket n1 d registration false; register n1 d false"},
 		"unlink":             {"socket-unlink", scenario.NodeDriver, nil, "socket n1 d csi false; socket n1 d csi true"},
 		"cut":                {"network-cut", scenario.Kubelet, nil, "endpoint kubelet@n1 refuse; endpoint kubelet@n1 pass"},
+		"latency":            {"network-latency", scenario.Kubelet, &latencyParams{By: 3e9}, "latency kubelet@n1 3s; latency kubelet@n1 0s"},
 		"rule":               {"csi-slow", scenario.NodeDriver, &slowParams{By: 1e9}, "rule n1 d; unrule n1 d 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -301,6 +307,9 @@ func TestParamsAreChecked(t *testing.T) {
 	if field, _, err := (&cutParams{Mode: "pass"}).Check(); field != "mode" || err == nil {
 		t.Errorf("network-cut: want a mistake in mode, got %q, %v", field, err)
 	}
+	if field, _, err := (&latencyParams{}).Check(); field != "by" || err == nil {
+		t.Errorf("network-latency: want a mistake in by, got %q, %v", field, err)
+	}
 	for _, name := range Names() {
 		f, _ := Find(name)
 		if _, ok := f.New().(scenario.Checked); ok && slices.Contains([]string{"stale-writer", "quota-outage", "network-cut", "socket-unlink"}, name) {
@@ -314,7 +323,7 @@ func TestParamsAreChecked(t *testing.T) {
 // TestSupports holds that a cluster without the means says so before anything is injected.
 func TestSupports(t *testing.T) {
 	var bare struct{ cluster.Cluster }
-	for _, name := range []string{"csi-slow", "driver-surge", "network-cut"} {
+	for _, name := range []string{"csi-slow", "driver-surge", "network-cut", "network-latency"} {
 		f, _ := Find(name)
 		if err := f.Supports(bare); err == nil || !strings.Contains(err.Error(), "this cluster has no ") {
 			t.Errorf("%s: want what the cluster lacks, got %v", name, err)

@@ -175,7 +175,7 @@ func checkDriver(cmd *cobra.Command, o drivercheck.Options, output string) error
 	if r.Kind == "" {
 		return err
 	}
-	printers := map[string]func(io.Writer) error{"table": r.Table, "json": r.JSON, "yaml": r.YAML}
+	printers := map[string]func(io.Writer) error{"table": r.Table, "wide": r.Table, "json": r.JSON, "yaml": r.YAML}
 	if e := printers[output](cmd.OutOrStdout()); e != nil {
 		return cluster.Environment("print the report", e)
 	}

@@ -28,11 +28,13 @@ func runFlags(cmd *cobra.Command, o *run.Options) {
 	f.IntVar(&o.Port, "port", 0, "port of the API server on 127.0.0.1 (default any)")
 	f.Float64Var(&o.Scale, "timeout-scale", 1, "stretch what is waited for and allowed, for a driver under a debugger; Kubernetes' own constants stay")
 	f.StringVar(&o.Cache, "cache", "", "cache of component binaries (default $XDG_CACHE_HOME/headroom)")
+	originFlags(f, &o.From)
 	completeWith(cmd, "driver", completeDrivers)
 }
 
 func upCommand() *cobra.Command {
 	var o run.Options
+	var v versionFlags
 	var nodes int
 	var limit int64
 	cmd := &cobra.Command{
@@ -43,11 +45,15 @@ func upCommand() *cobra.Command {
 			if nodes < 0 || nodes > 200 {
 				return usageError{fmt.Errorf("--nodes %d: want 0 to 200", nodes)}
 			}
+			if err := v.choose(&o); err != nil {
+				return err
+			}
 			o.Out = cmd.ErrOrStderr()
 			return up(cmd, o, nodes, limit)
 		},
 	}
 	runFlags(cmd, &o)
+	v.add(cmd)
 	cmd.Flags().IntVar(&nodes, "nodes", 2, "number of nodes")
 	cmd.Flags().Int64Var(&limit, "limit", 5, "volumes that the backend lets be attached to each node")
 	return cmd
@@ -136,7 +142,7 @@ func diagnoseBinaries(ctx context.Context) local.Need {
 	}
 	n.Detail = fmt.Sprintf("%d of %d in the cache", cached, len(list))
 	if cached < len(list) {
-		n.Detail += "; the rest will be built at the first run (about 15 minutes on 2 cores)"
+		n.Detail += "; the rest will be downloaded at the first run, or built where that is not possible (about 15 minutes on 2 cores)"
 	}
 	return n
 }

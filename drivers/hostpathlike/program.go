@@ -15,7 +15,7 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
 
-	"headroom/drivers/gate"
+	"headroom/e2e/framework/unixsocket"
 )
 
 // Run is the driver as a program. It serves until SIGTERM or SIGINT and returns the exit code: 0 stopped as asked, 1 failed, 2 wrong flags.
@@ -74,7 +74,7 @@ func serve(ctx context.Context, c config, path string) error {
 	if err != nil {
 		return err
 	}
-	l, err := gate.Listen(path)
+	l, err := unixsocket.Replace(path)
 	if err != nil {
 		return err
 	}
