@@ -18,7 +18,8 @@ PERSONA_TABLE := ./e2e/personatest
 SPECS := ./e2e/suite
 # Unit tests without -race: the command and the engine link most of Kubernetes, which would be compiled a second time; the binaries' tests start
 # themselves as other programs a hundred times, and a start under -race takes a second.
-PLAIN_TESTS := ./chaos ./cmd/headroom ./e2e ./e2e/framework/binaries ./e2e/framework/cluster/kind ./e2e/framework/preflight ./e2e/framework/run ./e2e/framework/workload
+PLAIN_TESTS := ./chaos ./cmd/headroom ./e2e ./e2e/framework/binaries ./e2e/framework/cluster/kind ./e2e/framework/drivercheck \
+	./e2e/framework/preflight ./e2e/framework/run ./e2e/framework/workload
 
 NOT_RACED := $(CLUSTER_TESTS) $(KILL_TEST) $(PERSONA_TABLE) $(SPECS) $(PLAIN_TESTS)
 # The packages with tests that are left.
@@ -51,7 +52,7 @@ test: build tally ## Run everything below, lint to persona-table
 lint: ## gofmt, go vet, staticcheck, shellcheck
 	@scripts/need.sh shellcheck
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$files"; exit 1; }
-	shellcheck -x .ci/run scripts/*.sh
+	shellcheck -x .ci/run scripts/*.sh docs/ci/*.sh
 	go vet ./...
 	go run $(STATICCHECK) ./...
 

@@ -1,68 +1,73 @@
 package drivers
 
 import (
+	"cmp"
+	"maps"
+	"net/http"
+	"net/url"
+	"regexp"
 	"slices"
 	"strings"
 	"time"
 
-	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/strict"
 )
 
-const (
-	apiVersion = "headroom/v1alpha1"
-	kind       = "Driver"
-)
-
-// file is a driver's definition as it is written.
-type file struct {
-	APIVersion  string   `yaml:"apiVersion"`
-	Kind        string   `yaml:"kind"`
-	Name        string   `yaml:"name"`
-	Description string   `yaml:"description,omitempty"`
-	Figures     figures  `yaml:"figures"`
-	Node        command  `yaml:"node"`
-	Controller  *command `yaml:"controller,omitempty"`
-}
-
-type figures struct {
-	MinInterval  history.Duration `yaml:"minInterval"`
-	CacheAge     history.Duration `yaml:"cacheAge"`
-	LastGoodLife history.Duration `yaml:"lastGoodLife"`
-	Step         int64            `yaml:"step,omitempty"`
-	StepInterval history.Duration `yaml:"stepInterval,omitempty"`
-}
-
-type command struct {
-	Command []string `yaml:"command"`
-}
+// nameForm is what a driver may be called: the name becomes part of a CSI driver's name, beside a spec's scope.
+var nameForm = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,30}[a-z0-9])?$`)
 
 // decode reads a definition. The error lists all that is wrong with it.
 func decode(name string, data []byte) (*Definition, error) {
-	var in file
-	f := strict.Decode(name, data, &in)
-	if err := f.Err(); err != nil {
-		return nil, err // later problems would follow from these
-	}
-	for field, pair := range map[string][2]string{"apiVersion": {in.APIVersion, apiVersion}, "kind": {in.Kind, kind}} {
-		if pair[0] != pair[1] {
-			f.Fail(field, "write "+pair[1], "want %q, got %q", pair[1], pair[0])
-		}
-	}
-	def := &Definition{Name: in.Name, Description: in.Description, Figures: in.Figures.check(f), node: in.Node.Command}
-	checkCommand(f, "node.command", def.node)
-	if in.Controller != nil {
-		def.controller = in.Controller.Command
-		checkCommand(f, "controller.command", def.controller)
-	}
+	def, f := read(name, data)
 	if err := f.Err(); err != nil {
 		return nil, err
 	}
 	return def, nil
 }
 
+// read is decode with the file, for those who have more to say about it.
+func read(name string, data []byte) (*Definition, *strict.File) {
+	var in File
+	f := strict.Decode(name, data, &in)
+	if f.Err() != nil {
+		return nil, f // later problems would follow from these
+	}
+	for field, pair := range map[string][2]string{"apiVersion": {in.APIVersion, apiVersion}, "kind": {in.Kind, kind}} {
+		if pair[0] != pair[1] {
+			f.Fail(field, "write "+pair[1], "want %q, got %q", pair[1], pair[0])
+		}
+	}
+	if !nameForm.MatchString(in.Name) {
+		f.Fail("name", "shorten it, and use only these", "want at most 32 lower-case letters, digits and dashes, got %q", in.Name)
+	}
+	if in.Limit == "" {
+		in.Limit = LimitBackend
+	}
+	oneOf(f, "limit", in.Limit, LimitSources)
+	def := &Definition{Name: in.Name, Description: in.Description, Limit: in.Limit, Figures: in.Figures.check(f), node: in.Node.check(f, "node")}
+	if in.Controller != nil {
+		def.controller = in.Controller.check(f, "controller")
+	}
+	if in.Volumes != nil {
+		def.Volumes = *in.Volumes
+		in.Volumes.check(f)
+	}
+	if in.Causes != nil {
+		def.Causes = *in.Causes
+		in.Causes.check(f, in.Limit)
+	}
+	return def, f
+}
+
+// oneOf refuses a text that is none of those there are.
+func oneOf[T ~string](f *strict.File, field string, got T, all []T) {
+	if !slices.Contains(all, got) {
+		f.Fail(field, "write one of these", "want one of %v, got %q", all, got)
+	}
+}
+
 // check looks at what the figures mean together.
-func (in figures) check(f *strict.File) Figures {
+func (in FiguresFile) check(f *strict.File) Figures {
 	out := Figures{
 		MinInterval: time.Duration(in.MinInterval), CacheAge: time.Duration(in.CacheAge), LastGoodLife: time.Duration(in.LastGoodLife),
 		Step: in.Step, StepInterval: time.Duration(in.StepInterval),
@@ -89,17 +94,121 @@ func (in figures) check(f *strict.File) Figures {
 	return out
 }
 
-func checkCommand(f *strict.File, at string, words []string) {
-	if len(words) == 0 {
-		f.Fail(at, `write it as a list, such as ["./driver", "--endpoint=${ENDPOINT}"]`, "has no words")
+// variable is the name of an environment variable.
+var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+
+func (in ProcessFile) check(f *strict.File, at string) process {
+	known := (&Definition{}).values(Instance{})
+	if len(in.Command) == 0 {
+		f.Fail(at+".command", `write it as a list, such as ["./driver", "--endpoint=${ENDPOINT}"]`, "has no words")
+	}
+	for i, word := range in.Command {
+		checkText(f, strict.At(at+".command", i), word, known)
+	}
+	for _, name := range slices.Sorted(maps.Keys(in.Env)) {
+		field := at + ".env." + name
+		if !variable.MatchString(name) {
+			f.Fail(field, "use letters, digits and underscores", "%q is no name of a variable", name)
+		}
+		checkText(f, field, in.Env[name], known)
+	}
+	texts := slices.Concat(in.Command, slices.Collect(maps.Values(in.Env)))
+	if len(in.Command) > 0 && !slices.ContainsFunc(texts, func(w string) bool { return strings.Contains(w, "${ENDPOINT}") }) {
+		f.Fail(at+".command", "pass the socket to serve on, such as --endpoint=${ENDPOINT}", "has no ${ENDPOINT}")
+	}
+	if in.Ready == "" {
+		in.Ready = ReadySocket
+	}
+	oneOf(f, at+".ready", in.Ready, Readinesses)
+	if f.Has(at+".startLimit") && in.StartLimit <= 0 {
+		f.Fail(at+".startLimit", "write a duration such as 1m", "want more than 0, got %s", in.StartLimit)
+	}
+	return process{words: in.Command, env: in.Env, start: Start{Ready: in.Ready, Limit: time.Duration(in.StartLimit)}}
+}
+
+// checkText looks for placeholders that mean nothing.
+func checkText(f *strict.File, field, text string, known map[string]string) {
+	if _, err := expand(text, known); err != nil {
+		f.Fail(field, "correct the name, or write the value itself", "%v", err)
+	}
+}
+
+func (in Volumes) check(f *strict.File) {
+	seen := map[string]bool{}
+	for i, handle := range in.Handles {
+		if seen[handle] {
+			f.Fail(strict.At("volumes.handles", i), "name another volume", "volume %q is listed twice", handle)
+		}
+		seen[handle] = true
+	}
+	if in.Missing != "" && seen[in.Missing] {
+		f.Fail("volumes.missing", "name a volume that does not exist", "volume %q is one of handles", in.Missing)
+	}
+}
+
+// check refuses causes that go with another source of the limit, and actions that do nothing.
+func (in Causes) check(f *strict.File, limit LimitSource) {
+	for _, c := range []struct {
+		name   string
+		action *Action
+		// quota marks what the backend does by itself.
+		quota bool
+	}{
+		{"limit", in.Limit, true}, {"foreign", in.Foreign, true}, {"restart", in.Restart, false},
+		{"outage.begin", in.Outage.begin(), true}, {"outage.end", in.Outage.end(), true},
+		{"throttled.begin", in.Throttled.begin(), true}, {"throttled.end", in.Throttled.end(), true},
+	} {
+		if c.action == nil {
+			continue
+		}
+		at := "causes." + c.name
+		if c.quota && limit != LimitOwn {
+			f.Fail(at, "remove it, or write limit: own", "with limit: %s there is nothing to cause by it", limit)
+		}
+		c.action.check(f, at, c.name)
+	}
+}
+
+func (s *Spell) begin() *Action {
+	if s == nil {
+		return nil
+	}
+	return &s.Begin
+}
+
+func (s *Spell) end() *Action {
+	if s == nil {
+		return nil
+	}
+	return &s.End
+}
+
+// needed are the placeholders without which an action cannot do what it is for.
+var needed = map[string]string{"limit": "LIMIT", "foreign": "FOREIGN"}
+
+func (a Action) check(f *strict.File, at, name string) {
+	if (len(a.Command) > 0) == (a.HTTP != nil) {
+		f.Fail(at, "give one of them", "want either command or http")
 		return
 	}
-	for i, word := range words {
-		if _, err := expand(word, (&Definition{}).values(Instance{})); err != nil {
-			f.Fail(strict.At(at, i), "correct the name, or write the value itself", "%v", err)
-		}
+	var texts []string
+	for i, word := range a.Command {
+		checkText(f, strict.At(at+".command", i), word, actionValues("", 0, 0))
+		texts = append(texts, word)
 	}
-	if !slices.ContainsFunc(words, func(w string) bool { return strings.Contains(w, "${ENDPOINT}") }) {
-		f.Fail(at, "pass the socket to serve on, such as --endpoint=${ENDPOINT}", "has no ${ENDPOINT}")
+	if call := a.HTTP; call != nil {
+		for field, text := range map[string]string{"url": call.URL, "body": call.Body} {
+			checkText(f, at+".http."+field, text, actionValues("", 0, 0))
+		}
+		if u, err := url.Parse(call.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+			f.Fail(at+".http.url", "write it with http:// or https:// and a host", "want a URL, got %q", call.URL)
+		}
+		if method := cmp.Or(call.Method, http.MethodPut); strings.ToUpper(method) != method {
+			f.Fail(at+".http.method", "write it in capitals, such as PUT", "want an HTTP method, got %q", call.Method)
+		}
+		texts = append(texts, call.URL, call.Body)
+	}
+	if want := needed[name]; want != "" && !slices.ContainsFunc(texts, func(w string) bool { return strings.Contains(w, "${"+want+"}") }) {
+		f.Fail(at, "put ${"+want+"} where the number belongs", "has no ${%s}", want)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,8 +27,8 @@ import (
 //go:embed *.yaml
 var builtIn embed.FS
 
-// builtInCommand is the first word of a command that means a program of this binary.
-const builtInCommand = "headroom-steady"
+// builtInPrograms are first words of commands that mean programs of this binary.
+var builtInPrograms = map[string]string{"headroom-steady": steadyProgram, "headroom-hostpathlike": hostpathProgram}
 
 // Figures are what a driver declares of its policy.
 type Figures struct {
@@ -47,13 +48,26 @@ type Definition struct {
 	// Name is "steady", a persona's name, or the name in the file.
 	Name        string
 	Description string
-	Figures     Figures
+	// Limit is where the driver's limit comes from.
+	Limit   LimitSource
+	Figures Figures
+	// Volumes are what driver check attaches.
+	Volumes Volumes
+	// Causes are how driver check brings about what it cannot cause from outside.
+	Causes Causes
 	// Persona is the mistake that the driver makes on purpose; nil when none is known.
 	Persona *personas.Persona
 
-	node, controller []string
+	node, controller process
 	// dir is what a relative program in a command counts from; "" for built-in definitions.
 	dir string
+}
+
+// process is a process of the driver: how it is started, and how it shows that it has.
+type process struct {
+	words []string
+	env   map[string]string
+	start Start
 }
 
 // Instance is one process to start.
@@ -114,24 +128,33 @@ func Load(nameOrPath string) (*Definition, error) {
 		return nil, err
 	}
 	d.Name, d.Description, d.Persona = persona.Name, persona.Doc, persona
-	d.node = append(d.node, "--persona="+persona.Name)
-	d.controller = append(d.controller, "--persona="+persona.Name)
+	d.node.words = append(d.node.words, "--persona="+persona.Name)
+	d.controller.words = append(d.controller.words, "--persona="+persona.Name)
 	return d, nil
 }
 
 // Files are the files that the definition's commands need, with absolute paths: the programs, where they are given by a path.
 func (d *Definition) Files() []string {
 	var files []string
-	for _, argv := range [][]string{d.node, d.controller} {
-		if len(argv) > 0 && strings.Contains(argv[0], "/") {
-			files = append(files, d.program(argv[0]))
+	for _, p := range []process{d.node, d.controller} {
+		if len(p.words) == 0 {
+			continue
+		}
+		if path := d.program(p.words[0]); strings.Contains(path, "/") {
+			files = append(files, path)
 		}
 	}
 	return files
 }
 
+// hostpathVariable names the variable that puts a real hostpathplugin in the place of its stand-in.
+const hostpathVariable = "HOSTPATHPLUGIN"
+
 // program is the path of a command's first word.
 func (d *Definition) program(word string) string {
+	if plugin := os.Getenv(hostpathVariable); plugin != "" && builtInPrograms[word] == hostpathProgram {
+		return plugin
+	}
 	if d.dir != "" && strings.Contains(word, "/") && !filepath.IsAbs(word) {
 		return filepath.Join(d.dir, word)
 	}
@@ -152,9 +175,22 @@ func (d *Definition) Params() history.DriverParams {
 
 // HasController reports whether the driver has a controller process. Without one each node's process serves the controller calls for its
 // own node, and whoever calls must route them by node id.
-func (d *Definition) HasController() bool { return len(d.controller) > 0 }
+func (d *Definition) HasController() bool { return len(d.controller.words) > 0 }
 
-// NodeCommand is the process to run on a node. Its environment, output and process attributes are the caller's to set.
+// HasEnv reports whether a process of the driver needs variables of its own.
+func (d *Definition) HasEnv() bool { return len(d.node.env)+len(d.controller.env) > 0 }
+
+// Uses reports whether a process of the driver is given a placeholder, such as BACKEND.
+func (d *Definition) Uses(placeholder string) bool {
+	return d.node.uses(placeholder) || d.controller.uses(placeholder)
+}
+
+func (p process) uses(placeholder string) bool {
+	texts := slices.Concat(p.words, slices.Collect(maps.Values(p.env)))
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(text, "${"+placeholder+"}") })
+}
+
+// NodeCommand is the process to run on a node. Its output and process attributes are the caller's to set.
 func (d *Definition) NodeCommand(i Instance) (*exec.Cmd, error) {
 	if i.NodeID == "" {
 		return nil, fmt.Errorf("driver %q: node command: want a node id", d.Name)
@@ -170,21 +206,34 @@ func (d *Definition) ControllerCommand(i Instance) (*exec.Cmd, error) {
 	return d.command(d.controller, i)
 }
 
-func (d *Definition) command(argv []string, i Instance) (*exec.Cmd, error) {
+func (d *Definition) command(p process, i Instance) (*exec.Cmd, error) {
 	if i.Endpoint == "" || i.DriverName == "" {
 		return nil, fmt.Errorf("driver %q: want an endpoint and a driver name, got %q and %q", d.Name, i.Endpoint, i.DriverName)
 	}
 	values := d.values(i)
-	words := make([]string, len(argv))
-	for n, word := range argv {
-		out, err := expand(word, values)
-		if err != nil {
-			return nil, fmt.Errorf("driver %q: %w", d.Name, err)
-		}
-		words[n] = out
+	words, err := expandAll(p.words, values)
+	if err != nil {
+		return nil, fmt.Errorf("driver %q: %w", d.Name, err)
 	}
-	if words[0] == builtInCommand {
-		return entry.Command(steadyProgram, words[1:]...), nil
+	cmd, err := d.executable(words)
+	if err != nil || len(p.env) == 0 {
+		return cmd, err
+	}
+	cmd.Env = os.Environ()
+	for _, name := range slices.Sorted(maps.Keys(p.env)) {
+		value, err := expand(p.env[name], values)
+		if err != nil {
+			return nil, fmt.Errorf("driver %q: variable %s: %w", d.Name, name, err)
+		}
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	return cmd, nil
+}
+
+// executable is a command of words in which nothing is left to replace.
+func (d *Definition) executable(words []string) (*exec.Cmd, error) {
+	if program, ok := builtInPrograms[words[0]]; ok && d.program(words[0]) == words[0] {
+		return entry.Command(program, words[1:]...), nil
 	}
 	cmd := exec.Command(d.program(words[0]), words[1:]...)
 	if cmd.Err != nil {
@@ -227,6 +276,18 @@ func expand(word string, values map[string]string) (string, error) {
 		out.WriteString(value)
 		word = after
 	}
+}
+
+// expandAll is expand for each word.
+func expandAll(words []string, values map[string]string) ([]string, error) {
+	out := make([]string, len(words))
+	for i, word := range words {
+		var err error
+		if out[i], err = expand(word, values); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 func placeholders(values map[string]string) string {

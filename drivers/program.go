@@ -3,18 +3,23 @@ package drivers
 import (
 	"os"
 
+	"headroom/drivers/hostpathlike"
 	"headroom/drivers/personas"
 	"headroom/drivers/steady"
 	"headroom/e2e/framework/entry"
 )
 
-// steadyProgram is the reference driver among the programs of this binary.
-const steadyProgram = "steady"
+// Drivers among the programs of this binary.
+const (
+	steadyProgram   = "steady"
+	hostpathProgram = "hostpathlike"
+)
 
 func init() {
 	entry.Register(steadyProgram, func(args []string) int {
 		return steady.Program{Persona: mistakes, Stderr: os.Stderr}.Run(args)
 	})
+	entry.Register(hostpathProgram, func(args []string) int { return hostpathlike.Run(args, os.Stderr) })
 }
 
 func mistakes(persona string) (steady.Mistakes, error) {

@@ -82,7 +82,8 @@ func outside(units []unit, pkg string) (broken []string) {
 
 // data are the packages that scenarios may need of this module: they describe a run, and anything that starts one would come with them.
 var data = []string{
-	"headroom/e2e/framework/scenario", "headroom/e2e/framework/strict", "headroom/e2e/framework/versions", "headroom/e2e/framework/history", "headroom/kind-configs",
+	"headroom/e2e/framework/scenario", "headroom/e2e/framework/strict", "headroom/e2e/framework/strict/schema", "headroom/e2e/framework/versions",
+	"headroom/e2e/framework/history", "headroom/kind-configs",
 }
 
 // beyond lists what a package needs of this module besides what is allowed.

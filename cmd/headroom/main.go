@@ -15,6 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/drivercheck"
 	"headroom/e2e/framework/entry"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/run"
@@ -62,7 +63,7 @@ func rootCommand() *cobra.Command {
 		return usageError{fmt.Errorf("%w\n  see: %s --help", err, cmd.CommandPath())}
 	})
 	root.AddCommand(runCommand(), replayCommand(), matrixCommand(), checkCommand(), reportCommand(), explainCommand(), upCommand(), downCommand(), doctorCommand(), binariesCommand(),
-		quotaCommand(), driversCommand(), nodeImageCommand(), preflightCommand())
+		quotaCommand(), driverCommand(), driversCommand(), nodeImageCommand(), preflightCommand())
 	return root
 }
 
@@ -81,6 +82,7 @@ func exitCode(err error) int {
 		usage  usageError
 		input  *run.InputError
 		damage *report.InputError
+		given  *drivercheck.InputError
 		env    *cluster.EnvironmentError
 		driver *cluster.DriverError
 		never  *cluster.UnsupportedError
@@ -90,7 +92,7 @@ func exitCode(err error) int {
 		return 0
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &damage), errors.As(err, &never):
+	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &damage), errors.As(err, &given), errors.As(err, &never):
 		return 2
 	case errors.As(err, &driver):
 		return 1

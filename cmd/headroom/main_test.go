@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/drivercheck"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/run"
 )
@@ -30,6 +31,7 @@ func TestExitCodes(t *testing.T) {
 		"usage":                 {usageError{errors.New("x")}, 2},
 		"input":                 {fmt.Errorf("run: %w", &run.InputError{Err: errors.New("x")}), 2},
 		"damaged run":           {&report.InputError{Err: errors.New("x")}, 2},
+		"driver check":          {fmt.Errorf("check: %w", &drivercheck.InputError{Err: errors.New("x")}), 2},
 		"environment":           {fmt.Errorf("run: %w", env), 3},
 		"driver":                {driver, 1},
 		"violation outranks":    {errors.Join(env, driver), 1},
@@ -80,6 +82,8 @@ func TestBadCommandLines(t *testing.T) {
 		{"run --deadline 0s", []string{"--deadline 0s", "10m"}},
 		{"run --deadline -1m", []string{"--deadline -1m"}},
 		{"run --deadline 5", []string{"--deadline", "missing unit"}},
+		{"run --timeout-scale 0.5", []string{"timeout scale 0.5", "1 or more"}},
+		{"run --timeout-scale x", []string{"--timeout-scale"}},
 		{"run -o xml", []string{"table, wide, json or yaml", "xml"}},
 		{"run --rerun-failed /nowhere", []string{"/nowhere", "does not exist"}},
 		{"run --rerun-failed " + full, []string{full, "no run directory"}},
@@ -100,6 +104,25 @@ func TestBadCommandLines(t *testing.T) {
 		{"down /nowhere", []string{"/nowhere"}},
 		{"doctor extra", []string{`"extra"`}},
 		{"drivers extra", []string{`"extra"`}},
+		{"driver", []string{"say what to do", "check"}},
+		{"driver grow", []string{`"grow"`}},
+		{"driver init a b", []string{"at most 1 arg"}},
+		{"driver init --name Fast-Disk " + filepath.Join(t.TempDir(), "x.yaml"), []string{"--name", "lower-case"}},
+		{"driver init " + filepath.Join(full, "old"), []string{"is there already"}},
+		{"driver init /nowhere/x.yaml", []string{"/nowhere/x.yaml", "remedy"}},
+		{"driver lint /nowhere/x.yaml", []string{"/nowhere/x.yaml"}},
+		{"driver lint " + filepath.Join(full, "old"), []string{"old:1: the file is empty"}},
+		{"driver check", []string{"no driver to check", "remedy"}},
+		{"driver check extra", []string{`"extra"`}},
+		{"driver check --driver nosuch", []string{`"nosuch"`, "steady"}},
+		{"driver check --driver /nowhere/x.yaml", []string{"/nowhere/x.yaml"}},
+		{"driver check --driver steady --quota 127.0.0.1:1", []string{"without the socket of a running driver"}},
+		{"driver check --socket x.sock", []string{"unix:///absolute/path"}},
+		{"driver check --socket unix:///x --timeout-scale 0", []string{"--timeout-scale 0"}},
+		{"driver check --socket unix:///x --timeout-scale 0.5", []string{"timeout scale of 0.5"}},
+		{"driver check --socket unix:///x --wait 0s", []string{"--wait 0s"}},
+		{"driver check --socket unix:///x --wait 5", []string{"missing unit"}},
+		{"driver check --socket unix:///x -o xml", []string{"json or yaml"}},
 	} {
 		out, err := try(t, strings.Fields(tc.args)...)
 		if got := exitCode(err); got != 2 {

@@ -33,6 +33,7 @@ The exit code says whether the page was written, not what it shows: 0, or 2 when
 			return nil
 		},
 	}
+	cmd.AddCommand(reportDiff())
 	cmd.Flags().StringVar(&path, "html", "", "file to write (default RUN-DIR/"+report.FileTimeline+")")
 	return cmd
 }

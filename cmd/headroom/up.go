@@ -26,6 +26,7 @@ func runFlags(cmd *cobra.Command, o *run.Options) {
 	f.StringVar(&o.RunDir, "run-dir", "", "empty or new directory for events, logs and reports (default runs/<id>)")
 	f.Int64Var(&o.Seed, "seed", 0, "seed of all random choices (default a new one, printed)")
 	f.IntVar(&o.Port, "port", 0, "port of the API server on 127.0.0.1 (default any)")
+	f.Float64Var(&o.Scale, "timeout-scale", 1, "stretch what is waited for and allowed, for a driver under a debugger; Kubernetes' own constants stay")
 	f.StringVar(&o.Cache, "cache", "", "cache of component binaries (default $XDG_CACHE_HOME/headroom)")
 	originFlags(f, &o.From)
 	completeWith(cmd, "driver", completeDrivers)

@@ -40,7 +40,8 @@ func build() {
 		all := run.Requirements()
 		for i, r := range all {
 			// Those that take longest start first, so that parallel processes end together.
-			ginkgo.It(r.ID, ginkgo.Label(r.Labels...), ginkgo.SpecPriority(len(all)-i), ginkgo.SpecTimeout(reserveLimit+r.Limit+removeLimit), func(ctx ginkgo.SpecContext) { spec(ctx, r) })
+			ginkgo.It(r.ID, ginkgo.Label(r.Labels...), ginkgo.SpecPriority(len(all)-i), ginkgo.SpecTimeout(run.StretchIn(os.Getenv(EnvRunDir), reserveLimit+r.Limit+removeLimit)),
+				func(ctx ginkgo.SpecContext) { spec(ctx, r) })
 		}
 	})
 }
@@ -71,7 +72,7 @@ func spec(ctx context.Context, r run.Requirement) {
 		ginkgo.Fail(err.Error())
 	}
 	r.Setup.Reserved = kept
-	limited, cancel := context.WithTimeout(ctx, r.Limit)
+	limited, cancel := context.WithTimeout(ctx, session.Stretch(r.Limit))
 	defer cancel()
 	b, err := session.NewBench(limited, r.Setup)
 	if err != nil {

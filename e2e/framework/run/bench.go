@@ -108,8 +108,11 @@ func (s *Session) newBench(ctx context.Context, kept *Reservation, setup Setup) 
 	if err := b.makeNodes(ctx); err != nil {
 		return nil, err
 	}
-	b.Set, err = workload.New(ctx, s.Client, backend{s.Quota}, s.work, scope, b.Driver)
-	return b, cluster.Environment("make the namespace", err)
+	if b.Set, err = workload.New(ctx, s.Client, backend{s.Quota}, s.work, scope, b.Driver); err != nil {
+		return b, cluster.Environment("make the namespace", err)
+	}
+	b.Set.Stretch = s.Stretch
+	return b, nil
 }
 
 func (b *Bench) makeDriver(ctx context.Context) error {

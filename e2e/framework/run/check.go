@@ -79,6 +79,7 @@ const pollInterval = 100 * time.Millisecond
 
 func (b *Bench) await(ctx context.Context, within time.Duration, f func(context.Context) error) error {
 	began := time.Now()
+	within = b.Session.Stretch(within)
 	limited, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	var last error

@@ -57,9 +57,14 @@ type Options struct {
 	Seed int64
 	// Port is the API server's port on the host; 0 means any.
 	Port int
+	// Scale stretches what is waited for and allowed, for drivers under a debugger; 0 means 1. Kubernetes' own constants stay what they are.
+	Scale float64
 	// Out receives progress.
 	Out io.Writer
 }
+
+// stretch is d, longer by a factor.
+func stretch(d time.Duration, scale float64) time.Duration { return time.Duration(float64(d) * scale) }
 
 // InputError is a mistake in what the user gave.
 type InputError struct {
@@ -121,6 +126,11 @@ func prepare(o Options) (*plan, error) {
 	if err := p.checkProvider(); err != nil {
 		return nil, err
 	}
+	if o.Scale == 0 {
+		p.Scale = 1
+	} else if o.Scale < 1 {
+		return nil, &InputError{Err: fmt.Errorf("timeout scale %g: want 1 or more", o.Scale)}
+	}
 	if o.Seed == 0 {
 		p.Seed = int64(mathrand.Uint32()) + 1 // short enough to type
 	}
@@ -137,7 +147,7 @@ func prepare(o Options) (*plan, error) {
 	}
 	p.header = history.Header{
 		Schema: history.Schema, Run: p.run, Seed: p.Seed, Provider: p.Provider, Topology: p.topology.Name, Versions: map[string]string{},
-		Params: history.Params{Slack: history.Duration(DefaultSlack), Driver: p.definition.Params()},
+		Params: history.Params{Slack: history.Duration(stretch(DefaultSlack, p.Scale)), Driver: p.definition.Params()},
 	}
 	return p, MakeRunDir(p.RunDir)
 }

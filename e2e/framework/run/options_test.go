@@ -1,12 +1,14 @@
 package run
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/versions"
@@ -159,5 +161,40 @@ node: {command: [./driver, "${ENDPOINT}"]}
 	}
 	if p.definition.Name != "mine" || p.reference != filepath.Join(dir, "mine.yaml") {
 		t.Errorf("want driver mine by its absolute path, got %q by %q", p.definition.Name, p.reference)
+	}
+}
+
+func TestScaleStretchesSlackAndWaits(t *testing.T) {
+	p, err := prepare(Options{RunDir: filepath.Join(t.TempDir(), "run"), Scale: 2.5})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := time.Duration(p.header.Params.Slack); got != 5*time.Second {
+		t.Errorf("want the slack of %s stretched to 5s, got %s", DefaultSlack, got)
+	}
+	s := &Session{Dir: t.TempDir(), Scale: p.Scale}
+	if got := s.Stretch(10 * time.Second); got != 25*time.Second {
+		t.Errorf("want a wait of 25s, got %s", got)
+	}
+	if err := writeJSON(filepath.Join(s.Dir, fileSession), joinInfo{Scale: s.Scale}); err != nil {
+		t.Fatal(err)
+	}
+	if joined, none := StretchIn(s.Dir, time.Minute), StretchIn(t.TempDir(), time.Minute); joined != 150*time.Second || none != time.Minute {
+		t.Errorf("want a run's own scale and 1 where there is no run, got %s and %s", joined, none)
+	}
+	bench := &Bench{Session: &Session{Scale: 1e5}}
+	tries := 0
+	if err := bench.await(t.Context(), time.Millisecond, func(context.Context) error {
+		if tries++; tries < 2 { // there is no second try within a millisecond
+			return errors.New("not yet")
+		}
+		return nil
+	}); err != nil {
+		t.Errorf("want the wait stretched, got %v", err)
+	}
+	dir := filepath.Join(t.TempDir(), "run")
+	var input *InputError
+	if _, err := prepare(Options{RunDir: dir, Scale: 0.1}); !errors.As(err, &input) {
+		t.Errorf("want a scale below 1 refused, got %v", err)
 	}
 }

@@ -97,6 +97,7 @@ func (p *plan) local(paths binaries.Paths) (cluster.Provider, error) {
 	o := local.Options{
 		Run: p.run, RunDir: p.RunDir, Seed: p.Seed, Port: p.Port, Binaries: local.Binaries{}, Versions: map[string]versions.Version{},
 		Drivers: map[string]string{p.definition.Name: p.reference}, Fetch: p.fetch, Gates: p.Gates,
+		Scale: p.Scale,
 	}
 	if p.Figures != (scenario.Figures{}) {
 		o.Figures = map[string]drivers.Figures{p.definition.Name: p.definition.Figures}

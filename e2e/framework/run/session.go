@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -37,6 +38,8 @@ type Session struct {
 	// Binaries are the run's executables by component, for what can be shown without a cluster; empty where the run has none of its own.
 	Binaries map[string]string
 	Quota    *quota.Control
+	// Scale stretches what is waited for; see Options.
+	Scale float64
 
 	process string
 	specs   *history.Writer
@@ -69,6 +72,7 @@ type joinInfo struct {
 	Definition string         `json:"definition"`
 	// Binaries are the run's executables by component.
 	Binaries map[string]string `json:"binaries,omitempty"`
+	Scale    float64           `json:"scale"`
 	// Cluster is what the provider's Attach takes.
 	Cluster json.RawMessage `json:"cluster"`
 }
@@ -85,7 +89,7 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{Dir: p.RunDir, Header: p.header, Definition: p.definition.Name, Binaries: p.executables, process: "runner", owner: &owner{}}
+	s := &Session{Dir: p.RunDir, Header: p.header, Definition: p.definition.Name, Binaries: p.executables, Scale: p.Scale, process: "runner", owner: &owner{}}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.abandon(context.WithoutCancel(ctx)))
@@ -136,23 +140,43 @@ func while(ctx context.Context, ended <-chan struct{}) (context.Context, context
 
 // Join reaches a run that another process made.
 func Join(ctx context.Context, dir, process string) (*Session, error) {
-	b, err := os.ReadFile(filepath.Join(dir, fileSession))
+	info, err := readJoinInfo(dir)
 	if err != nil {
-		return nil, cluster.Environment("join the run", err)
-	}
-	var info joinInfo
-	if err := json.Unmarshal(b, &info); err != nil {
 		return nil, cluster.Environment("join the run", err)
 	}
 	c, err := attach(ctx, dir, info)
 	if err != nil {
 		return nil, err
 	}
-	s := &Session{Dir: dir, Header: info.Header, Definition: info.Definition, Binaries: info.Binaries, Cluster: c, process: process}
+	s := &Session{Dir: dir, Header: info.Header, Definition: info.Definition, Binaries: info.Binaries, Scale: info.Scale, Cluster: c, process: process}
 	if err := s.open(ctx); err != nil {
 		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
+}
+
+func readJoinInfo(dir string) (info joinInfo, err error) {
+	b, err := os.ReadFile(filepath.Join(dir, fileSession))
+	if err != nil {
+		return info, err
+	}
+	return info, json.Unmarshal(b, &info)
+}
+
+// Stretch is what a wait of d may take in this run.
+func (s *Session) Stretch(d time.Duration) time.Duration {
+	if s.Scale == 0 {
+		return d
+	}
+	return stretch(d, s.Scale)
+}
+
+// StretchIn is Stretch for a run that is not joined yet; d itself where there is none.
+func StretchIn(dir string, d time.Duration) time.Duration {
+	if info, err := readJoinInfo(dir); err == nil {
+		return (&Session{Scale: info.Scale}).Stretch(d)
+	}
+	return d
 }
 
 // open makes this process's clients and history files and starts its heartbeat.
@@ -213,7 +237,7 @@ func (s *Session) events() string { return filepath.Join(s.Dir, "events") }
 
 // publish writes what other processes and the user need to reach the cluster.
 func (s *Session) publish() error {
-	info := joinInfo{Header: s.Header, Definition: s.Definition, Binaries: s.Binaries, Cluster: s.Cluster.Handle()}
+	info := joinInfo{Header: s.Header, Definition: s.Definition, Binaries: s.Binaries, Scale: s.Scale, Cluster: s.Cluster.Handle()}
 	if err := writeJSON(filepath.Join(s.Dir, fileSession), info); err != nil {
 		return err
 	}

@@ -45,6 +45,9 @@ type Backend interface {
 
 // Set is one spec's workload.
 type Set struct {
+	// Stretch says what a wait may take; nil leaves it as it is.
+	Stretch func(time.Duration) time.Duration
+
 	client    kubernetes.Interface
 	backend   Backend
 	events    *history.Writer
@@ -204,14 +207,23 @@ func (s *Set) DeletePod(ctx context.Context, name string) error {
 
 // AwaitRunning waits until a pod runs. It gives up at once when the pod has ended instead.
 func (s *Set) AwaitRunning(ctx context.Context, pod *corev1.Pod, within time.Duration) error {
+	within = s.stretched(within)
 	err := e2epod.WaitTimeoutForPodRunningInNamespace(ctx, s.client, pod.Name, pod.Namespace, within)
 	return s.explain(ctx, err, pod, "to run", within)
 }
 
 // AwaitFailed waits until a pod is Failed for a reason. It gives up at once when the pod has ended otherwise.
 func (s *Set) AwaitFailed(ctx context.Context, pod *corev1.Pod, reason string, within time.Duration) error {
+	within = s.stretched(within)
 	err := e2epod.WaitForPodFailedReason(ctx, s.client, pod, reason, within)
 	return s.explain(ctx, err, pod, "to be Failed with reason "+reason, within)
+}
+
+func (s *Set) stretched(d time.Duration) time.Duration {
+	if s.Stretch == nil {
+		return d
+	}
+	return s.Stretch(d)
 }
 
 // explain adds what the pod looks like to an error of a wait.

@@ -89,6 +89,9 @@ func packable(reference string) error {
 	if !def.HasController() {
 		return fmt.Errorf("driver %q has no controller command, which its pods need; run it with --provider local", def.Name)
 	}
+	if def.HasEnv() {
+		return fmt.Errorf("driver %q needs variables of its own (env), which its pods do not get; pass them as arguments, or run it with --provider local", def.Name)
+	}
 	for _, path := range def.Files() {
 		if err := static(path); err != nil {
 			return fmt.Errorf("driver %q: %w", def.Name, err)

@@ -152,7 +152,7 @@ func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Cont
 			Backend: "http://" + quotaData, Seed: cell.Seed + int64(a.cfg.Index),
 		})
 	})
-	p.healthy = listening(backend)
+	p.ready(def.NodeStart(), backend, &cell)
 	return func(ctx context.Context) error {
 		if err := p.start(ctx, ""); err != nil {
 			return &cluster.DriverError{Driver: d.Name, Node: a.cfg.Node, Err: err}
@@ -169,7 +169,7 @@ func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Cont
 // awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended. A kubelet that never asks is no
 // failure of the driver's.
 func (a *agent) awaitRegistered(ctx context.Context, r *registrar.Registrar, name string, driver, kubelet *process) error {
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, a.cfg.Cell.startLimit(0))
 	defer cancel()
 	defer driver.whenEnded(cancel)()
 	err := r.Wait(ctx)
@@ -198,6 +198,12 @@ func (a *agent) process(id, component string, command func(versions.Version) (*e
 	}
 	a.processes = append(a.processes, p)
 	return p
+}
+
+// ready sets how the process of a driver is known to have started.
+func (p *process) ready(start drivers.Start, socket string, cell *cellConfig) {
+	p.limit = cell.startLimit(start.Limit)
+	p.healthy = func(ctx context.Context) error { return start.Check(ctx, socket) }
 }
 
 func (a *agent) handler() http.Handler {
@@ -255,15 +261,4 @@ func (a *agent) shutdown() int {
 		return 1
 	}
 	return 0
-}
-
-// listening is a health check: something listens on the unix socket.
-func listening(socket string) func(context.Context) error {
-	return func(ctx context.Context) error {
-		c, err := new(net.Dialer).DialContext(ctx, "unix", socket)
-		if err != nil {
-			return err
-		}
-		return c.Close()
-	}
 }

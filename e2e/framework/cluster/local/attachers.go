@@ -103,7 +103,7 @@ func (c *cell) startController(ctx context.Context, d *driverController, def *dr
 			Backend: "http://" + quotaData, Seed: c.cfg.Seed,
 		})
 	})
-	p.healthy = listening(socket)
+	p.ready(def.ControllerStart(), socket, &c.cfg)
 	d.controller = p
 	return p.start(ctx, "")
 }

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"headroom/drivers"
 	"headroom/e2e/framework/versions"
@@ -55,6 +57,8 @@ type cellConfig struct {
 	// Preserve are directories that must stay visible when /var/lib is covered by the cell's own.
 	Preserve []string `json:"preserve"`
 	Seed     int64    `json:"seed"`
+	// Scale stretches the limits on the starts of drivers; 0 means 1.
+	Scale float64 `json:"scale,omitempty"`
 }
 
 // Binaries maps a component kind to its versions' executables: {"kubelet": {"v1.36.3": "/..."}}.
@@ -117,6 +121,11 @@ func (c *cellConfig) driver(name string) (*drivers.Definition, error) {
 		def.Figures = figures
 	}
 	return def, err
+}
+
+// startLimit bounds the start of a driver's process that has d of its own, 0 for none.
+func (c *cellConfig) startLimit(d time.Duration) time.Duration {
+	return time.Duration(float64(cmp.Or(d, startTimeout)) * cmp.Or(c.Scale, 1))
 }
 
 func (c *cellConfig) eventsDir() string { return filepath.Join(c.RunDir, "events") }

@@ -2,6 +2,7 @@ package local
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,7 +37,9 @@ type process struct {
 	log     string // file that its output is appended to
 	command func(versions.Version) (*exec.Cmd, error)
 	healthy func(context.Context) error
-	events  *history.Writer
+	// limit bounds the time from start to healthy; 0 means startTimeout.
+	limit  time.Duration
+	events *history.Writer
 
 	mu      sync.Mutex // held over Start, Stop, Pause and Resume: one change at a time
 	version versions.Version
@@ -149,7 +152,7 @@ func (p *process) awaitHealthy(ctx context.Context) error {
 	if p.healthy == nil {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	ctx, cancel := context.WithTimeout(ctx, cmp.Or(p.limit, startTimeout))
 	defer cancel()
 	var last error
 	tick := time.NewTicker(healthInterval)

@@ -51,6 +51,8 @@ type Options struct {
 	Seed int64
 	// Port is the host port of the API server; 0 means any.
 	Port int
+	// Scale stretches the limits on the starts of drivers; 0 means 1.
+	Scale float64
 }
 
 // Components are the kinds of executables that a cell needs.

@@ -1,0 +1,136 @@
+package drivers
+
+import "headroom/e2e/framework/history"
+
+const (
+	apiVersion = "headroom/v1alpha1"
+	kind       = "Driver"
+)
+
+// File is a driver's definition as it is written.
+type File struct {
+	APIVersion string `yaml:"apiVersion"`
+	Kind       string `yaml:"kind"`
+	// Name is what reports call the driver: lower-case letters, digits and dashes, at most 32.
+	Name        string `yaml:"name"`
+	Description string `yaml:"description,omitempty"`
+	// Limit is where the driver's limit comes from: backend (Headroom's quota backend, at ${BACKEND}; the default), own (a service of its own, which causes
+	// change) or fixed (given at its start).
+	Limit LimitSource `yaml:"limit,omitempty"`
+	// Figures are what the driver promises of its policy.
+	Figures FiguresFile `yaml:"figures"`
+	// Node is the process that runs once a node.
+	Node ProcessFile `yaml:"node"`
+	// Controller is the process that runs once a cluster. Left out, the node processes serve controller calls, each for its own node.
+	Controller *ProcessFile `yaml:"controller,omitempty"`
+	// Volumes are what driver check attaches. Left out, it takes volumes of the quota backend, or makes them with CreateVolume.
+	Volumes *Volumes `yaml:"volumes,omitempty"`
+	// Causes are how driver check brings about on the driver what it cannot cause from outside.
+	Causes *Causes `yaml:"causes,omitempty"`
+}
+
+// FiguresFile are Figures as they are written.
+type FiguresFile struct {
+	// MinInterval is the least time between two quota queries of a node.
+	MinInterval history.Duration `yaml:"minInterval"`
+	// CacheAge is how old an answer may be while the quota service answers; at least minInterval.
+	CacheAge history.Duration `yaml:"cacheAge"`
+	// LastGoodLife is how long the last good value may be reported while it does not; at least cacheAge.
+	LastGoodLife history.Duration `yaml:"lastGoodLife"`
+	// Step is how many volumes an answer may rise by per stepInterval; not limited when left out.
+	Step         int64            `yaml:"step,omitempty"`
+	StepInterval history.Duration `yaml:"stepInterval,omitempty"`
+}
+
+// ProcessFile is a process of the driver.
+type ProcessFile struct {
+	// Command is the program and its arguments. A program with a slash that does not begin with one counts from the definition's folder.
+	Command []string `yaml:"command"`
+	// Env are variables beside those that Headroom itself runs with.
+	Env map[string]string `yaml:"env,omitempty"`
+	// Ready is how the process shows that it has started: socket (it takes connections; the default) or probe (Probe answers that it is ready).
+	Ready Readiness `yaml:"ready,omitempty"`
+	// StartLimit bounds the time from start to ready; 1m when left out.
+	StartLimit history.Duration `yaml:"startLimit,omitempty"`
+}
+
+// Volumes are volumes of the driver.
+type Volumes struct {
+	// Handles are ids of volumes that exist and are attached nowhere: one more than the driver lets be attached.
+	Handles []string `yaml:"handles,omitempty"`
+	// Missing is the id of a volume that does not exist, for drivers that refuse ids of another form.
+	Missing string `yaml:"missing,omitempty"`
+	// Parameters are a StorageClass's, for CreateVolume.
+	Parameters map[string]string `yaml:"parameters,omitempty"`
+	// Context is the volume_context of attaches.
+	Context map[string]string `yaml:"context,omitempty"`
+}
+
+// Causes bring conditions about on the driver. Placeholders: ${NODE_ID}, ${LIMIT}, ${FOREIGN}.
+type Causes struct {
+	// Limit lets ${LIMIT} volumes be attached to node ${NODE_ID}.
+	Limit *Action `yaml:"limit,omitempty"`
+	// Foreign attaches ${FOREIGN} volumes to node ${NODE_ID} that Kubernetes knows nothing of.
+	Foreign *Action `yaml:"foreign,omitempty"`
+	// Outage takes the service that the limit comes from away.
+	Outage *Spell `yaml:"outage,omitempty"`
+	// Throttled makes that service refuse attaches because there are too many.
+	Throttled *Spell `yaml:"throttled,omitempty"`
+	// Restart ends the driver and starts it again.
+	Restart *Action `yaml:"restart,omitempty"`
+}
+
+// Spell is a condition that ends again.
+type Spell struct {
+	// Begin returns once the condition is there.
+	Begin Action `yaml:"begin"`
+	// End returns once it is gone.
+	End Action `yaml:"end"`
+}
+
+// Action is a command or an HTTP call.
+type Action struct {
+	// Command is a program and its arguments; one with a slash that does not begin with one counts from the definition's folder.
+	Command []string `yaml:"command,omitempty"`
+	// HTTP is a call; a status of 400 or more is a failure.
+	HTTP *HTTPCall `yaml:"http,omitempty"`
+}
+
+// HTTPCall is an HTTP request.
+type HTTPCall struct {
+	// Method is PUT when left out.
+	Method string `yaml:"method,omitempty"`
+	URL    string `yaml:"url"`
+	// Body is sent as JSON.
+	Body string `yaml:"body,omitempty"`
+}
+
+// LimitSource is where a driver's limit comes from.
+type LimitSource string
+
+// Sources of limits.
+const (
+	// LimitBackend is Headroom's quota backend.
+	LimitBackend LimitSource = "backend"
+	// LimitOwn is a service of the driver's own.
+	LimitOwn LimitSource = "own"
+	// LimitFixed is given when the driver starts, and does not change while it runs.
+	LimitFixed LimitSource = "fixed"
+)
+
+// LimitSources lists all of them.
+var LimitSources = []LimitSource{LimitBackend, LimitOwn, LimitFixed}
+
+// Readiness is how a process shows that it has started.
+type Readiness string
+
+// Ways of being ready.
+const (
+	// ReadySocket is that the socket takes connections.
+	ReadySocket Readiness = "socket"
+	// ReadyProbe is that Probe succeeds and does not say that the plugin is not ready.
+	ReadyProbe Readiness = "probe"
+)
+
+// Readinesses lists all of them.
+var Readinesses = []Readiness{ReadySocket, ReadyProbe}

@@ -1,0 +1,305 @@
+package drivers
+
+import (
+	"context"
+	"flag"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/protobuf/types/known/wrapperspb"
+
+	"headroom/e2e/framework/strict/schema"
+)
+
+var update = flag.Bool("update", false, "write docs/driver.schema.json anew")
+
+const schemaFile = "../docs/driver.schema.json"
+
+// TestSchema holds docs/driver.schema.json, which editors use, to the types that Load fills.
+func TestSchema(t *testing.T) {
+	got, err := schema.Of(reflect.TypeFor[File](), schema.Options{Title: "Headroom driver", Dir: ".", Special: map[reflect.Type]map[string]any{
+		reflect.TypeFor[LimitSource](): {"enum": LimitSources},
+		reflect.TypeFor[Readiness]():   {"enum": Readinesses},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if *update {
+		if err := os.WriteFile(schemaFile, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(schemaFile)
+	if err != nil || string(want) != string(got) {
+		t.Errorf("docs/driver.schema.json is not what the types say (%v): run go test ./drivers -run TestSchema -update", err)
+	}
+}
+
+// own has everything that a definition may have beside what minimal has.
+const own = `apiVersion: headroom/v1alpha1
+kind: Driver
+name: mine
+limit: own
+figures: {minInterval: 1s, cacheAge: 2s, lastGoodLife: 30s}
+node:
+  command: [/bin/sh, -c, "exit 0", "--drivername=${DRIVER_NAME}", "--nodeid=${NODE_ID}"]
+  env: {CSI_ENDPOINT: "${ENDPOINT}", STATE: "${STATE_DIR}"}
+  ready: probe
+  startLimit: 90s
+volumes:
+  handles: [v1, v2]
+  missing: v9
+  parameters: {type: fast}
+  context: {a: b}
+causes:
+  limit: {http: {method: POST, url: "http://127.0.0.1:1/${NODE_ID}", body: '{"max": ${LIMIT}}'}}
+  foreign: {command: [/bin/true, "${FOREIGN}"]}
+  outage: {begin: {command: [/bin/true]}, end: {command: [/bin/true]}}
+  restart: {command: [/bin/true]}
+`
+
+func TestLoadAllFields(t *testing.T) {
+	d, err := Load(write(t, own))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d.Limit != LimitOwn || d.NodeStart() != (Start{Ready: ReadyProbe, Limit: 90 * time.Second}) || !slices.Equal(d.Volumes.Handles, []string{"v1", "v2"}) ||
+		d.Volumes.Missing != "v9" || d.Volumes.Parameters["type"] != "fast" || d.Volumes.Context["a"] != "b" || d.Causes.Outage == nil || d.Causes.Throttled != nil || !d.HasEnv() {
+		t.Fatalf("got %+v", d)
+	}
+	cmd, err := d.NodeCommand(instance)
+	if err != nil || !slices.Contains(cmd.Env, "CSI_ENDPOINT=unix:///run/d.sock") || !slices.Contains(cmd.Env, "STATE=/state") || len(cmd.Env) != len(os.Environ())+2 {
+		t.Fatalf("want this process's variables and the definition's, got %q, %v", cmd.Env, err)
+	}
+	d, err = Load(write(t, minimal))
+	if err != nil || d.Limit != LimitBackend || d.NodeStart() != (Start{Ready: ReadySocket}) || d.HasEnv() {
+		t.Fatalf("want the defaults, got %+v, %v", d, err)
+	}
+	if cmd, err := d.NodeCommand(instance); err == nil && cmd.Env != nil {
+		t.Fatalf("want no environment of its own, got %q", cmd.Env)
+	}
+}
+
+func TestLoadRefusesFurtherFields(t *testing.T) {
+	for name, c := range map[string]struct{ from, to, want string }{
+		"name":                  {"name: mine", "name: My Driver", `:3: name: want at most 32 lower-case letters`},
+		"limit":                 {"limit: own", "limit: cloud", `:4: limit: want one of [backend own fixed], got "cloud" (remedy: write one of these)`},
+		"variable":              {"STATE: ", "A-B: ", `:8: node.env.A-B: "A-B" is no name of a variable`},
+		"variable's value":      {`"${STATE_DIR}"`, `"${STATE}"`, `:8: node.env.STATE: placeholder ${STATE}`},
+		"endpoint nowhere":      {`"${ENDPOINT}"`, `x`, `:7: node.command: has no ${ENDPOINT}`},
+		"ready":                 {"ready: probe", "ready: soon", `:9: node.ready: want one of [socket probe], got "soon"`},
+		"start limit":           {"startLimit: 90s", "startLimit: 0s", `:10: node.startLimit: want more than 0`},
+		"start limit, no unit":  {"startLimit: 90s", "startLimit: 90", `:10: node.startLimit: 90 has no unit`},
+		"volume twice":          {"[v1, v2]", "[v1, v1]", `:12: volumes.handles[1]: volume "v1" is listed twice`},
+		"missing is there":      {"missing: v9", "missing: v2", `:13: volumes.missing: volume "v2" is one of handles`},
+		"both":                  {"restart: {command: [/bin/true]}", "restart: {command: [/bin/true], http: {url: 'http://x/'}}", `:20: causes.restart: want either command or http`},
+		"neither":               {"restart: {command: [/bin/true]}", "restart: {}", `:20: causes.restart: want either command or http`},
+		"no number":             {"${LIMIT}", "7", `:17: causes.limit: has no ${LIMIT}`},
+		"another placeholder":   {"${FOREIGN}", "${ENDPOINT}", `:18: causes.foreign.command[1]: placeholder ${ENDPOINT}`},
+		"URL":                   {"http://127.0.0.1:1/", "127.0.0.1:1/", `:17: causes.limit.http.url: want a URL`},
+		"method":                {"method: POST", "method: post", `:17: causes.limit.http.method: want an HTTP method`},
+		"outage without an end": {", end: {command: [/bin/true]}", "", `:19: causes.outage: field "end" is missing`},
+		"cause of a backend":    {"limit: own", "limit: backend", `causes.limit: with limit: backend there is nothing to cause by it`},
+		"cause of a fixed one":  {"limit: own", "limit: fixed", `causes.outage.begin: with limit: fixed there is nothing to cause by it`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(own, c.from, c.to, 1)
+			if text == own {
+				t.Fatalf("case changes nothing: %q is not in the file", c.from)
+			}
+			path := write(t, text)
+			_, err := Load(path)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.HasPrefix(err.Error(), path) || !strings.Contains(err.Error(), "remedy") {
+				t.Fatalf("want the file, %q and a remedy, got %v", c.want, err)
+			}
+		})
+	}
+}
+
+func TestTemplate(t *testing.T) {
+	text, err := Template("fast-disk")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), "\n"); n > 25 {
+		t.Errorf("want 25 lines at most, got %d", n)
+	}
+	d, err := Load(write(t, string(text)))
+	if err != nil || d.Name != "fast-disk" {
+		t.Fatalf("want a definition that loads, got %+v, %v", d, err)
+	}
+	// What is commented out must be right too once it is not.
+	var all []string
+	for _, line := range strings.Split(string(text), "\n") {
+		if bare, found := strings.CutPrefix(line, "# "); found && !strings.HasPrefix(bare, "A driver") {
+			line = bare
+		} else if bare, found := strings.CutPrefix(line, "#   "); found {
+			line = "  " + bare
+		} else if bare, found := strings.CutPrefix(line, "  # "); found {
+			line = "  " + bare
+		}
+		all = append(all, line)
+	}
+	if _, err := Load(write(t, strings.Replace(strings.Join(all, "\n"), "limit: backend", "limit: own", 1))); err != nil {
+		t.Errorf("with all comments taken away: %v\n%s", err, strings.Join(all, "\n"))
+	}
+	if _, err := Template("Fast Disk"); err == nil {
+		t.Error("want a name refused that no definition can have")
+	}
+}
+
+func TestLint(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "driver")
+	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	good := strings.Replace(own, "/bin/sh", program, 1)
+	notes, err := Lint(write(t, good))
+	if err != nil || !strings.Contains(strings.Join(notes, "\n"), "causes.throttled is not given") || len(notes) != 1 {
+		t.Fatalf("want one note, got %q, %v", notes, err)
+	}
+	fixed := strings.Replace(strings.Replace(good, "limit: own", "limit: fixed", 1), `, STATE: "${STATE_DIR}"`, "", 1)
+	fixed, _, _ = strings.Cut(fixed, "causes:")
+	if notes, err := Lint(write(t, fixed)); err != nil || len(notes) != 2 || !strings.Contains(notes[0], "do not apply") || !strings.Contains(notes[1], "${STATE_DIR}") {
+		t.Fatalf("want two notes, got %q, %v", notes, err)
+	}
+	for name, c := range map[string]struct{ from, to, want string }{
+		"no such program":      {program, "/nowhere/driver", `:7: node.command[0]: stat /nowhere/driver: no such file or directory (remedy: build it`},
+		"not in PATH":          {program, "no-such-program-anywhere", `:7: node.command[0]: driver "mine": program "no-such-program-anywhere"`},
+		"not executable":       {program, "/etc/passwd", `cannot be executed: -rw-r--r--`},
+		"a folder":             {program, "/etc", `cannot be executed: d`},
+		"no driver name":       {"${DRIVER_NAME}", "x", `:7: node.command: has no ${DRIVER_NAME}`},
+		"no node id":           {"--nodeid=${NODE_ID}", "--nodeid=x", `:7: node.command: has no ${NODE_ID}`},
+		"what Load refuses":    {"ready: probe", "ready: soon", `:9: node.ready`},
+		"what is not YAML":     {"kind: Driver", "kind: [", `not YAML`},
+		"two things at a time": {"--nodeid=${NODE_ID}", "--nodeid=${NODE}", `:7: node.command: has no ${NODE_ID}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			text := strings.Replace(good, c.from, c.to, 1)
+			if text == good {
+				t.Fatalf("case changes nothing: %q is not in the file", c.from)
+			}
+			if _, err := Lint(write(t, text)); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "remedy") {
+				t.Fatalf("want %q and a remedy, got %v", c.want, err)
+			}
+		})
+	}
+	backend := strings.Replace(minimal, "./bin/driver", program, 1)
+	if _, err := Lint(write(t, backend)); err == nil || !strings.Contains(err.Error(), "limit: with limit: backend, want a process that is given ${BACKEND}") {
+		t.Errorf("want ${BACKEND} missed, got %v", err)
+	}
+	if _, err := Lint(filepath.Join(t.TempDir(), "none.yaml")); err == nil || !strings.Contains(err.Error(), "none.yaml") {
+		t.Errorf("want a file that is not there to be named, got %v", err)
+	}
+}
+
+func TestDo(t *testing.T) {
+	asked := make(chan string, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body := make([]byte, 100)
+		n, _ := r.Body.Read(body)
+		asked <- r.Method + " " + r.URL.Path + " " + string(body[:n])
+		if r.URL.Path == "/no" {
+			http.Error(w, "not today", http.StatusConflict)
+		}
+	}))
+	defer server.Close()
+	dir := t.TempDir()
+	script := filepath.Join(dir, "script")
+	if err := os.WriteFile(script, []byte("#!/bin/sh\nset -e\necho \"$@\" > "+dir+"/said\necho at work\n[ \"$1\" != fail ]\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	d := &Definition{Name: "mine", dir: dir}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	if err := d.Do(ctx, Action{HTTP: &HTTPCall{URL: server.URL + "/${NODE_ID}", Body: `{"max": ${LIMIT}}`}}, "n1", 7, 0); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-asked; got != `PUT /n1 {"max": 7}` {
+		t.Errorf("got %s", got)
+	}
+	err := d.Do(ctx, Action{HTTP: &HTTPCall{Method: "POST", URL: server.URL + "/no"}}, "n1", 0, 0)
+	if err == nil || !strings.Contains(err.Error(), "409") || !strings.Contains(err.Error(), "not today") {
+		t.Errorf("want status and answer, got %v", err)
+	}
+	if err := d.Do(ctx, Action{Command: []string{"./script", "${NODE_ID}", "${FOREIGN}"}}, "n1", 7, 2); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := os.ReadFile(dir + "/said"); err != nil || string(got) != "n1 2\n" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	if err := d.Do(ctx, Action{Command: []string{"./script", "fail"}}, "n1", 0, 0); err == nil || !strings.Contains(err.Error(), "at work") {
+		t.Errorf("want the output of a command that fails, got %v", err)
+	}
+	if err := d.Do(ctx, Action{Command: []string{"./none"}}, "n1", 0, 0); err == nil || !strings.Contains(err.Error(), "none") {
+		t.Errorf("want the program named that is not there, got %v", err)
+	}
+	// A command may leave something running that still has its output.
+	if err := d.Do(ctx, Action{Command: []string{"/bin/sh", "-c", "sleep 60 & echo $! > " + dir + "/pid"}}, "n1", 0, 0); err != nil {
+		t.Errorf("want a command that leaves a process behind to succeed, got %v", err)
+	}
+	if pid, err := os.ReadFile(dir + "/pid"); err == nil {
+		_ = d.Do(ctx, Action{Command: []string{"/bin/kill", strings.TrimSpace(string(pid))}}, "n1", 0, 0)
+	}
+	cut, stop := context.WithCancel(ctx)
+	stop()
+	if err := d.Do(cut, Action{Command: []string{"/bin/sleep", "60"}}, "n1", 0, 0); err == nil {
+		t.Error("want an interrupted command to fail")
+	}
+}
+
+// probed is an Identity service that says whether it is ready.
+type probed struct {
+	csi.UnimplementedIdentityServer
+	ready bool
+}
+
+func (p probed) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	return &csi.ProbeResponse{Ready: wrapperspb.Bool(p.ready)}, nil
+}
+
+func TestStartCheck(t *testing.T) {
+	dir, err := os.MkdirTemp("", "s")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	serve := func(name string, s *grpc.Server) string {
+		l, err := net.Listen("unix", filepath.Join(dir, name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		go func() { _ = s.Serve(l) }()
+		t.Cleanup(s.Stop)
+		return filepath.Join(dir, name)
+	}
+	ready, unready := grpc.NewServer(), grpc.NewServer()
+	csi.RegisterIdentityServer(ready, probed{ready: true})
+	csi.RegisterIdentityServer(unready, probed{})
+	sockets := map[string]string{"ready": serve("r", ready), "unready": serve("u", unready), "silent": serve("s", grpc.NewServer()), "none": filepath.Join(dir, "none")}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	for _, c := range []struct {
+		socket string
+		ready  Readiness
+		want   string // "" for ready
+	}{
+		{"ready", ReadyProbe, ""}, {"ready", ReadySocket, ""}, {"unready", ReadySocket, ""}, {"silent", ReadySocket, ""},
+		{"unready", ReadyProbe, "not ready"}, {"silent", ReadyProbe, "Unimplemented"}, {"none", ReadySocket, "no such file"}, {"none", ReadyProbe, "no such file"},
+	} {
+		err := Start{Ready: c.ready}.Check(ctx, sockets[c.socket])
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s by %s: want %q, got %v", c.socket, c.ready, c.want, err)
+		}
+	}
+}

@@ -1,0 +1,121 @@
+package drivers
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"headroom/e2e/framework/strict"
+)
+
+// Template is a definition to start from, for a driver of that name.
+func Template(name string) ([]byte, error) {
+	if !nameForm.MatchString(name) {
+		return nil, fmt.Errorf("name %q: want at most 32 lower-case letters, digits and dashes", name)
+	}
+	return fmt.Appendf(nil, template, name), nil
+}
+
+const template = `# A driver under test. After filling it in: headroom driver lint, headroom driver check --driver, headroom run --driver <this file>.
+apiVersion: headroom/v1alpha1
+kind: Driver
+name: %[1]s
+limit: backend          # where its limit comes from: backend (Headroom's, at ${BACKEND}), own (a service of its own), fixed (given at start)
+figures:                # what the driver promises; the checks measure against it
+  minInterval: 1s       # least time between two quota queries of a node
+  cacheAge: 2s          # oldest answer while the quota service answers; at least minInterval
+  lastGoodLife: 30s     # oldest answer while it does not; at least cacheAge
+  # step: 2             # largest rise per stepInterval; leave both out when rises are not limited
+  # stepInterval: 10s
+node:                   # one process per node; a program with a slash counts from this file
+  command: [./%[1]s, "--endpoint=${ENDPOINT}", "--drivername=${DRIVER_NAME}", "--nodeid=${NODE_ID}", "--backend=${BACKEND}"]
+  # env: {LOG_LEVEL: debug, STATE: "${STATE_DIR}"}
+  # ready: probe        # wait until Probe says ready; socket (the default) waits until it listens
+# controller:           # one process per cluster; without it each node's process serves controller calls for its own node
+#   command: [./%[1]s, --controller, "--endpoint=${ENDPOINT}", "--drivername=${DRIVER_NAME}", "--backend=${BACKEND}"]
+# volumes: {parameters: {type: fast}}      # of a StorageClass, where the driver makes volumes; or handles: [vol-1, vol-2, ...]
+# causes:               # with limit: own, how driver check changes what the driver sees: a command, or an http call
+#   limit: {http: {url: "http://127.0.0.1:9000/nodes/${NODE_ID}", body: '{"max": ${LIMIT}}'}}
+#   outage: {begin: {command: [./quota, stop]}, end: {command: [./quota, start]}}
+`
+
+// Lint reads the definition in a file and says all that is wrong with it: what Load refuses, and what would only show once the driver is started. notes
+// are what is right and has a price: checks that will be skipped.
+func Lint(path string) (notes []string, err error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("driver definition: %w", err)
+	}
+	def, f := read(path, data)
+	if def == nil {
+		return nil, f.Err()
+	}
+	if def.dir, err = filepath.Abs(filepath.Dir(path)); err != nil {
+		return nil, err
+	}
+	def.lint(f)
+	if err := f.Err(); err != nil {
+		return nil, err
+	}
+	return def.notes(), nil
+}
+
+// lint looks at what a definition means on this machine.
+func (d *Definition) lint(f *strict.File) {
+	processes := map[string]process{"node": d.node}
+	if d.HasController() {
+		processes["controller"] = d.controller
+	}
+	for at, p := range processes {
+		if len(p.words) == 0 {
+			continue // a problem already
+		}
+		if _, err := d.executable(p.words); err != nil {
+			f.Fail(at+".command[0]", "install it, or give its path", "%v", err)
+		} else if path := d.program(p.words[0]); path != p.words[0] || filepath.IsAbs(path) {
+			d.lintProgram(f, at+".command[0]", path)
+		}
+		if !p.uses("DRIVER_NAME") {
+			f.Fail(at+".command", "pass it, such as --drivername=${DRIVER_NAME}", "has no ${DRIVER_NAME}: several drivers run at once, under names of their own")
+		}
+	}
+	if !d.node.uses("NODE_ID") {
+		f.Fail("node.command", "pass it, such as --nodeid=${NODE_ID}", "has no ${NODE_ID}: every node would have the same")
+	}
+	if d.Limit == LimitBackend && !d.Uses("BACKEND") {
+		f.Fail("limit", "pass ${BACKEND} to a process, or write limit: own or limit: fixed", "with limit: backend, want a process that is given ${BACKEND}")
+	}
+}
+
+func (d *Definition) lintProgram(f *strict.File, field, path string) {
+	info, err := os.Stat(path)
+	switch {
+	case err != nil:
+		f.Fail(field, "build it, or correct the path", "%v", err)
+	case info.IsDir() || info.Mode()&0o111 == 0:
+		f.Fail(field, "name the program itself, and make it executable", "%s cannot be executed: %s", path, info.Mode())
+	}
+}
+
+// notes say which checks a definition gives up.
+func (d *Definition) notes() (notes []string) {
+	switch d.Limit {
+	case LimitFixed:
+		notes = append(notes, "limit: fixed: the checks of a limit that changes, and of its service's outages, do not apply")
+	case LimitOwn:
+		for _, c := range []struct {
+			name  string
+			given bool
+		}{
+			{"limit", d.Causes.Limit != nil}, {"foreign", d.Causes.Foreign != nil}, {"outage", d.Causes.Outage != nil}, {"throttled", d.Causes.Throttled != nil},
+		} {
+			if !c.given {
+				notes = append(notes, "causes."+c.name+" is not given: driver check skips what needs it, and its result is partial")
+			}
+		}
+	}
+	if !d.Uses("STATE_DIR") {
+		notes = append(notes, "no process is given ${STATE_DIR}: a driver that is restarted in an outage has no last good value")
+	}
+	return notes
+}

@@ -1,0 +1,66 @@
+package report
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestDiff(t *testing.T) {
+	from := Comparable{Facts: map[string]string{"driver": "mine", "kubelet": "v1.35.4", "gone": "x"}, Rows: []Row{
+		{"requirement", "same", Held, ""}, {"requirement", "breaks", Held, ""}, {"requirement", "mends", Violated, "want 1"}, {"requirement", "opens", Held, ""},
+		{"requirement", "leaves", Held, "was here"}, {"invariant", "skips", Held, ""}, {"invariant", "same", Inconclusive, ""}, {"invariant", "shifts", Skipped, ""},
+		{"requirement", "tried twice", Violated, ""}, {"requirement", "tried twice", Held, ""}, {"invariant", "nonsense", Held, ""},
+	}}
+	to := Comparable{Facts: map[string]string{"driver": "mine", "kubelet": "v1.36.3"}, Rows: []Row{
+		{"requirement", "same", Held, ""}, {"requirement", "breaks", Violated, "want 8, got 9"}, {"requirement", "mends", Held, ""}, {"requirement", "opens", Inconclusive, ""},
+		{"requirement", "comes", Held, ""}, {"requirement", "comes broken", Violated, ""}, {"requirement", "comes open", Inconclusive, ""},
+		{"invariant", "skips", Skipped, ""}, {"invariant", "same", Inconclusive, ""}, {"invariant", "shifts", NotJudged, ""},
+		{"requirement", "tried twice", Held, ""}, {"requirement", "tried twice", Violated, ""}, {"invariant", "nonsense", "Fine", ""},
+	}}
+	d := Diff(from, to)
+	ids := func(changes []Change) (out []string) {
+		for _, c := range changes {
+			out = append(out, c.ID)
+		}
+		return out
+	}
+	for _, c := range []struct {
+		name      string
+		got, want []string
+	}{
+		{"worse", ids(d.Worse), []string{"breaks", "comes broken", "comes open", "opens", "nonsense", "skips"}},
+		{"better", ids(d.Better), []string{"mends"}},
+		{"other", ids(d.Other), []string{"comes", "leaves", "shifts"}},
+	} {
+		if !slices.Equal(c.got, c.want) {
+			t.Errorf("%s: want %q, got %q", c.name, c.want, c.got)
+		}
+	}
+	if d.Same != 3 {
+		t.Errorf("want 3 the same, got %d", d.Same)
+	}
+	if want := []Fact{{"gone", "x", ""}, {"kubelet", "v1.35.4", "v1.36.3"}}; !slices.Equal(d.Facts, want) {
+		t.Errorf("facts: want %v, got %v", want, d.Facts)
+	}
+	var out strings.Builder
+	if err := d.Print(&out); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"gone: x -> none\n", "kubelet: v1.35.4 -> v1.36.3\n", "worse:\n  requirement breaks: held -> violated  want 8, got 9\n",
+		"  requirement comes broken: not in it -> violated\n", "better:\n  requirement mends: violated -> held  want 1\n",
+		"other:\n  requirement comes: not in it -> held\n  requirement leaves: held -> not in it  was here\n",
+		"invariant nonsense: held -> NO VERDICT\n", "6 worse, 1 better, 3 other, 3 the same\n",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("want %q in:\n%s", want, out.String())
+		}
+	}
+	if d := Diff(from, from); len(d.Facts)+len(d.Worse)+len(d.Better)+len(d.Other) > 0 {
+		t.Errorf("a report with itself: want no difference, got %+v", d)
+	}
+	if d := Diff(Comparable{}, Comparable{}); d.Same != 0 || len(d.Other) > 0 {
+		t.Errorf("nothing with nothing: got %+v", d)
+	}
+}
