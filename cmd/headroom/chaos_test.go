@@ -86,14 +86,14 @@ func TestSeveralSeeds(t *testing.T) {
 	dir := t.TempDir()
 	out, err := try(t, append(from, "--seeds", "5", "--run-dir", dir, "--until-failure", "--parallel", "1")...)
 	if exitCode(err) != report.ExitViolated || !strings.Contains(out, "3 of 5 seeds played: 2 held, 1 violated") || !strings.Contains(out, "attach-rechecked") {
-		t.Errorf("want it stopped at the violation, got %v\n%s", err, out)
+		t.Errorf("want it stopped at the violation, got exit code %d\n%s", exitCode(err), out)
 	}
 	if b, err := os.ReadFile(filepath.Join(dir, formatSeed(first), filePlan)); err != nil || !strings.Contains(string(b), "chaos-"+formatSeed(first)) {
 		t.Errorf("want the plan beside its run, got %v", err)
 	}
 	out, err = try(t, append(from, "--seeds", "2", "--run-dir", t.TempDir(), "--parallel", "2")...)
 	if err != nil || !strings.Contains(out, "2 of 2 seeds played: 2 held") {
-		t.Errorf("want both held, got %v\n%s", err, out)
+		t.Errorf("want both held, got exit code %d\n%s", exitCode(err), out)
 	}
 }
 

@@ -43,6 +43,7 @@ func fakeReplay(args []string) int {
 			Name: "attach-rechecked", Status: report.Violated, Verdicts: []report.Verdict{{Status: report.Violated, Boundary: "driver"}},
 		})
 	}
+	r.Summary = r.Summarise()
 	if err := report.Write(dir, r); err != nil {
 		fmt.Println(err)
 		return 2
