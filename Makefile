@@ -18,7 +18,7 @@ PERSONA_TABLE := ./e2e/personatest
 SPECS := ./e2e/suite
 # Unit tests without -race: the command and the engine link most of Kubernetes, which would be compiled a second time; the binaries' tests start
 # themselves as other programs a hundred times, and a start under -race takes a second.
-PLAIN_TESTS := ./chaos ./cmd/headroom ./e2e ./e2e/framework/binaries ./e2e/framework/cluster/kind ./e2e/framework/run ./e2e/framework/workload
+PLAIN_TESTS := ./chaos ./cmd/headroom ./e2e ./e2e/framework/binaries ./e2e/framework/cluster/kind ./e2e/framework/preflight ./e2e/framework/run ./e2e/framework/workload
 
 NOT_RACED := $(CLUSTER_TESTS) $(KILL_TEST) $(PERSONA_TABLE) $(SPECS) $(PLAIN_TESTS)
 # The packages with tests that are left.
@@ -97,6 +97,10 @@ incident: binaries ## Play an incident of fixtures/incidents: NAME=driver-surge
 	@[ -f fixtures/incidents/$(NAME).yaml ] || { echo "NAME=$(NAME): there is no such incident; there are:" $(basename $(notdir $(wildcard fixtures/incidents/*.yaml))); exit 2; }
 	bin/headroom replay $(ARGS) fixtures/incidents/$(NAME).yaml
 
+.PHONY: matrix
+matrix: build ## Run the smoke specs on the covering set of supported versions (ARGS: flags of `headroom matrix`)
+	bin/headroom matrix $(ARGS)
+
 .PHONY: bench
 bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
 	go test -run '^$$' -bench BringUp -benchtime 1x -timeout 30m ./e2e/framework/cluster/local
@@ -120,9 +124,16 @@ e2e-kind: build ## Run all specs on a kind cluster (ARGS: flags of `headroom run
 	$(WITH_DOCKER) bin/headroom run --provider kind $(ARGS)
 
 .PHONY: kind-tests
-kind-tests: build ## Tests that make a kind cluster
+kind-tests: build ## Tests that make kind clusters, and kill them
 	@scripts/need.sh docker dockerd debootstrap
 	HEADROOM_KIND_TEST=1 $(WITH_DOCKER) go test -count 1 -timeout 15m -v -run 'Live|SweepAfterKill' ./e2e/framework/cluster/kind/...
+	HEADROOM_KIND_TEST=1 $(WITH_DOCKER) go test -count 1 -timeout 15m -v -run OnKind $(KILL_TEST) -kill.headroom $(CURDIR)/bin/headroom
+	HEADROOM_KIND_TEST=1 go test -count 1 -timeout 5m -v -run PrivateDaemon $(KILL_TEST)
+
+.PHONY: down
+down: build ## End all your clusters and remove what killed runs left, in a Docker daemon of our own as well
+	@scripts/need.sh docker dockerd
+	$(WITH_DOCKER) bin/headroom down --all
 
 .PHONY: smoke-kind
 smoke-kind: build ## Run the smoke specs on a kind cluster where a Docker daemon can be had, and say so where not
@@ -134,8 +145,8 @@ build: ## Build bin/headroom
 	go build -o bin/headroom ./cmd/headroom
 
 .PHONY: binaries
-binaries: build ## Build the cluster's components, once per machine
-	@bin/headroom binaries build >/dev/null # its progress goes to stderr
+binaries: build ## Download or build the cluster's components, once per machine
+	@bin/headroom binaries fetch >/dev/null # its progress goes to stderr
 
 .PHONY: tally
 tally:

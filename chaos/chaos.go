@@ -13,6 +13,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -148,6 +149,7 @@ type registry interface {
 // network is a cluster whose components each have a way of their own to the API server.
 type network interface {
 	SetEndpoint(ctx context.Context, component, mode string) error
+	SetLatency(ctx context.Context, component string, latency time.Duration) error
 }
 
 // needs makes a Supports of an interface that the cluster must have.
@@ -163,7 +165,7 @@ func needs[I any](what string) func(cluster.Cluster) error {
 var (
 	needsGate     = needs[interposer]("gate before its drivers")
 	needsRegistry = needs[registry]("access to its drivers' sockets")
-	needsNetwork  = needs[network]("way to cut a component off")
+	needsNetwork  = needs[network]("way of its own from each component to the API server")
 )
 
 // addRule puts a rule before the target's driver, and heals by removing it.

@@ -311,6 +311,10 @@ func (c *fakeCluster) SetEndpoint(_ context.Context, component, mode string) err
 	return c.note("endpoint %s %s", component, mode)
 }
 
+func (c *fakeCluster) SetLatency(_ context.Context, component string, latency time.Duration) error {
+	return c.note("latency %s %s", component, latency)
+}
+
 func (c *fakeCluster) Components(context.Context) ([]cluster.Component, error) {
 	var all []cluster.Component
 	for _, id := range []string{"kubelet@n1", "kube-scheduler", "driver@n1/d", "csi-attacher@d"} {
@@ -352,6 +356,7 @@ func TestClusterFaultsAskAndTakeBack(t *testing.T) {
 		"cut":                {"network-cut", scenario.Kubelet, nil, "endpoint kubelet@n1 refuse; endpoint kubelet@n1 pass"},
 		"network flap":       {"network-flap", scenario.Scheduler, &networkFlapParams{Every: 3600e9}, "endpoint kube-scheduler refuse; endpoint kube-scheduler pass"},
 		"detach lag":         {"detach-lag", scenario.DriverController, nil, "rule  d; unrule  d 7"},
+		"latency":            {"network-latency", scenario.Kubelet, &latencyParams{By: 3e9}, "latency kubelet@n1 3s; latency kubelet@n1 0s"},
 		"rule":               {"csi-slow", scenario.NodeDriver, &slowParams{By: 1e9}, "rule n1 d; unrule n1 d 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -420,6 +425,9 @@ func TestParamsAreChecked(t *testing.T) {
 			t.Errorf("%T: want a mistake in %q with a remedy, got %q, %v", p, want, field, err)
 		}
 	}
+	if field, _, err := (&latencyParams{}).Check(); field != "by" || err == nil {
+		t.Errorf("network-latency: want a mistake in by, got %q, %v", field, err)
+	}
 	for _, name := range Names() {
 		f, _ := Find(name)
 		if _, ok := f.New().(scenario.Checked); ok && slices.Contains([]string{"stale-writer", "quota-outage", "network-cut", "socket-unlink"}, name) {
@@ -433,7 +441,7 @@ func TestParamsAreChecked(t *testing.T) {
 // TestSupports holds that a cluster without the means says so before anything is injected.
 func TestSupports(t *testing.T) {
 	var bare struct{ cluster.Cluster }
-	for _, name := range []string{"csi-slow", "driver-surge", "network-cut"} {
+	for _, name := range []string{"csi-slow", "driver-surge", "network-cut", "network-latency"} {
 		f, _ := Find(name)
 		if err := f.Supports(bare); err == nil || !strings.Contains(err.Error(), "this cluster has no ") {
 			t.Errorf("%s: want what the cluster lacks, got %v", name, err)

@@ -30,10 +30,7 @@ func restart(ctx context.Context, t Target, _ *rand.Rand, p *restartParams) (Hea
 	if p.Kill {
 		how = cluster.Kill
 	}
-	if err := c.Stop(ctx, how); err != nil {
-		return nil, err
-	}
-	if err := c.Start(ctx, ""); err != nil {
+	if err := cluster.Restart(ctx, c, how); err != nil {
 		return nil, err
 	}
 	return healed, nil

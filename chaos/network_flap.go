@@ -22,9 +22,8 @@ func (p *networkFlapParams) Check() (field, remedy string, err error) {
 
 func init() {
 	define(Fault{
-		Name: "network-flap", Supports: needsNetwork,
-		Targets: []scenario.Class{scenario.Kubelet, scenario.Attacher, scenario.Scheduler, scenario.ControllerManager},
-		Doc:     "One component loses its connections to the API server and gets them back, over and over. Healing restores the way.",
+		Name: "network-flap", Supports: needsNetwork, Targets: networked,
+		Doc: "One component loses its connections to the API server and gets them back, over and over. Healing restores the way.",
 	}, networkFlapParams{Every: history.Duration(3 * time.Second)}, func(ctx context.Context, t Target, _ *rand.Rand, p *networkFlapParams) (Heal, error) {
 		component, err := t.Component(ctx)
 		if err != nil {

@@ -26,6 +26,8 @@ type unit struct {
 	Dir        string
 	GoFiles    []string
 	CgoFiles   []string
+
+	Imports, TestImports, XTestImports []string
 }
 
 // pkg is the package's path without what `go list -test` adds to it: "x [x.test]", "x_test [x.test]", "x.test".
@@ -129,7 +131,7 @@ func mentions(f *ast.File, name string) (found bool) {
 
 // list is every package of the module and what it needs.
 func list(t *testing.T) []unit {
-	cmd := exec.Command("go", "list", "-deps", "-test", "-json=ImportPath,Standard,Module,Deps,Dir,GoFiles,CgoFiles", "headroom/...")
+	cmd := exec.Command("go", "list", "-deps", "-test", "-json=ImportPath,Standard,Module,Deps,Dir,GoFiles,CgoFiles,Imports,TestImports,XTestImports", "headroom/...")
 	out, err := cmd.Output()
 	if err != nil {
 		var exit *exec.ExitError

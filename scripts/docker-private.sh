@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # docker-private.sh DIR start|stop|COMMAND...: a Docker daemon of our own, for machines where none runs. Everything of it lies in DIR: images (kept from
 # one time to the next), sockets, log. `start` prints its DOCKER_HOST; `stop` ends that daemon and nothing else. With a COMMAND, starts the daemon,
-# runs the command with DOCKER_HOST set, and stops the daemon again, unless one that answers is there already: then that one serves, and stays.
+# runs the command with DOCKER_HOST set, and stops the daemon again, unless one that answers is there already: then that one serves, and stays. A daemon of
+# ours whose starter was killed before it could stop it is taken over.
 #
 # Where this machine lacks a capability that containers ask for, the daemon's runtime drops it from what they ask. DOCKER_PRIVATE=1 makes a daemon of
 # our own even where one answers.
@@ -73,6 +74,22 @@ ours() {
 	echo "$pid"
 }
 
+# keep makes this process the one that stops the daemon.
+keep() {
+	echo "$$ $(started $$)" >"$run/keeper"
+	trap stop EXIT
+}
+
+# orphaned says whether the daemon was to be stopped by a process that is gone.
+orphaned() {
+	local pid start
+	read -r pid start 2>/dev/null <"$run/keeper" || return 1
+	[[ $(started "$pid") != "$start" ]]
+}
+
+# started prints when a process started, in clock ticks since boot; nothing when it is gone.
+started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d ' ' -f 20; }
+
 start() {
 	ours >/dev/null && return
 	command -v dockerd >/dev/null || fail "dockerd is missing" "apt-get install docker.io, or set DOCKER_HOST to a daemon that runs"
@@ -101,6 +118,7 @@ start() {
 stop() {
 	local pid i
 	pid=$(ours) || return 0
+	rm -f "$run/keeper"
 	kill "$pid"
 	for ((i = 0; i < 300; i++)); do
 		kill -0 "$pid" 2>/dev/null || return 0
@@ -112,6 +130,7 @@ stop() {
 case $1 in
 start)
 	start
+	rm -f "$run/keeper"
 	echo "DOCKER_HOST=$socket"
 	;;
 stop) stop ;;
@@ -122,6 +141,9 @@ stop) stop ;;
 	if ! ours >/dev/null; then
 		trap stop EXIT
 		start
+		keep
+	elif orphaned; then
+		keep
 	fi
 	code=0
 	DOCKER_HOST=$socket "$@" || code=$?

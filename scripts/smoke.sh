@@ -9,7 +9,7 @@ chmod 755 "$dir"
 mkdir "$dir/home" "$dir/tmp" "$dir/cache" "$dir/cache/bin"
 cp bin/headroom "$dir/headroom"
 bin/headroom binaries | awk 'NR > 1 { print $3, $NF }' | while read -r state path; do
-	[[ $state == cached && -x $path ]] || { echo "the components are not all built; run: make binaries" >&2; exit 1; }
+	[[ $state == cached && -x $path ]] || { echo "the components are not all there; run: make binaries" >&2; exit 1; }
 	# Links cost nothing where the cache is on the same disk.
 	cp -al "$(dirname "$path")" "$dir/cache/bin/" 2>/dev/null || cp -a "$(dirname "$path")" "$dir/cache/bin/"
 done

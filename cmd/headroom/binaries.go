@@ -13,18 +13,26 @@ import (
 )
 
 func binariesCommand() *cobra.Command {
-	var release string
+	var release, attacher string
+	var from binaries.Origin
 	options := func(cmd *cobra.Command, components []string) (binaries.Options, error) {
-		o := binaries.Options{Components: components, Out: cmd.ErrOrStderr()}
+		o := binaries.Options{Components: components, From: from, Out: cmd.ErrOrStderr()}
 		known := versions.Default()
 		if release != "" {
-			v, err := versions.Parse(release)
+			var err error
+			if known, err = versions.Embedded().Find(release); err != nil {
+				return o, usageError{fmt.Errorf("--kubernetes: %w", err)}
+			}
+		}
+		if attacher != "" {
+			a, err := versions.Embedded().FindAttacher(attacher)
 			if err != nil {
-				return o, usageError{fmt.Errorf("--kubernetes: %w", err)}
+				return o, usageError{fmt.Errorf("--attacher: %w", err)}
 			}
-			if known, err = versions.Lookup(v); err != nil {
-				return o, usageError{fmt.Errorf("--kubernetes: %w", err)}
-			}
+			o.Attacher = a.Version
+		}
+		if err := from.Check(); err != nil {
+			return o, usageError{err}
 		}
 		o.Kubernetes = known.Version
 		if _, err := binaries.Select(known, components); err != nil {
@@ -43,11 +51,22 @@ func binariesCommand() *cobra.Command {
 		}
 		return printBinaries(cmd.OutOrStdout(), all)
 	}
+	provide := func(cmd *cobra.Command, components []string) error {
+		o, err := options(cmd, components)
+		if err != nil {
+			return err
+		}
+		if _, err := binaries.Ensure(cmd.Context(), o); err != nil {
+			return err
+		}
+		return list(cmd, components)
+	}
 	root := &cobra.Command{
 		Use:   "binaries",
 		Short: "Component binaries of the local cluster: what is cached",
-		Long: `Component binaries of the local cluster are built from Go modules, once per machine, and kept in a cache:
-$HEADROOM_CACHE, else headroom below $XDG_CACHE_HOME, else ~/.cache/headroom. Without a subcommand, lists them.`,
+		Long: `Component binaries of the local cluster are copied from a mirror, downloaded from the Kubernetes release site, or built from Go
+modules, once per machine, and kept in a cache: $HEADROOM_CACHE, else headroom below $XDG_CACHE_HOME, else ~/.cache/headroom.
+Without a subcommand, lists them.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if err := cobra.NoArgs(cmd, args); err != nil {
 				return usageError{err}
@@ -56,21 +75,26 @@ $HEADROOM_CACHE, else headroom below $XDG_CACHE_HOME, else ~/.cache/headroom. Wi
 		},
 		RunE: list,
 	}
-	root.PersistentFlags().StringVar(&release, "kubernetes", "", "Kubernetes version, such as "+versions.Default().Version.String()+" (the default)")
+	root.PersistentFlags().StringVar(&release, "kubernetes", "", "Kubernetes version, such as 1.36 or "+versions.Default().Version.String()+" (the default)")
+	root.PersistentFlags().StringVar(&attacher, "attacher", "", "external-attacher version, such as 4.11 (default the one that goes with --kubernetes)")
+	originFlags(root.PersistentFlags(), &from)
 	root.AddCommand(&cobra.Command{
+		Use:   "fetch [component...]",
+		Short: "Bring what the cache lacks into it, from where --binaries says",
+		Example: `  headroom binaries fetch --kubernetes 1.35
+  headroom binaries fetch --binaries mirror --mirror /srv/kubernetes kube-apiserver kubelet`,
+		RunE: provide,
+	}, &cobra.Command{
 		Use:   "build [component...]",
 		Short: "Build what the cache lacks",
 		Example: `  headroom binaries build
   headroom binaries build --kubernetes v1.35.4 kube-apiserver kubelet`,
 		RunE: func(cmd *cobra.Command, components []string) error {
-			o, err := options(cmd, components)
-			if err != nil {
-				return err
+			if cmd.Flags().Changed("binaries") && from.Mode != binaries.FromBuild {
+				return usageError{fmt.Errorf("--binaries %s: this command builds; see `headroom binaries fetch`", from.Mode)}
 			}
-			if _, err := binaries.Ensure(cmd.Context(), o); err != nil {
-				return err
-			}
-			return list(cmd, components)
+			from.Mode = binaries.FromBuild
+			return provide(cmd, components)
 		},
 	}, &cobra.Command{
 		Use:   "key [component...]",
@@ -110,16 +134,16 @@ $HEADROOM_CACHE, else headroom below $XDG_CACHE_HOME, else ~/.cache/headroom. Wi
 
 func printBinaries(out io.Writer, all []binaries.Status) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "COMPONENT\tVERSION\tSTATE\tSIZE\tPATH")
+	fmt.Fprintln(w, "COMPONENT\tVERSION\tSTATE\tFROM\tSIZE\tPATH")
 	for _, s := range all {
-		size, path := "-", s.Path
+		from, size, path := "-", "-", s.Path
 		if s.State == binaries.Cached {
-			size = fmt.Sprintf("%.1f MB", float64(s.Size)/1e6)
+			from, size = s.Source, fmt.Sprintf("%.1f MB", float64(s.Size)/1e6)
 		}
 		if s.Detail != "" {
 			path = s.Detail
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", s.Component.Name, s.Component.Version, s.State, size, path)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", s.Component.Name, s.Component.Version, s.State, from, size, path)
 	}
 	return w.Flush()
 }
@@ -138,6 +162,6 @@ func damaged(all []binaries.Status) error {
 	return &cluster.EnvironmentError{
 		Op:     "verify binaries",
 		Err:    fmt.Errorf("damaged and removed from the cache: %q", names),
-		Remedy: "headroom binaries build",
+		Remedy: "headroom binaries fetch",
 	}
 }

@@ -70,6 +70,7 @@ With --seeds each plan plays on a cluster of its own, in a directory of its own,
 	f.StringVar(&o.coverage, "coverage", "", "prefer what this file of headroom coverage has met least")
 	f.StringVar(&o.run.RunDir, "run-dir", "", "empty or new directory for events, logs and reports (default runs/<id>); several seeds get one each below it")
 	f.IntVar(&o.run.Port, "port", 0, "port of the API server on 127.0.0.1 (default any)")
+	originFlags(f, &o.run.From)
 	f.StringVar(&o.run.Cache, "cache", "", "cache of component binaries (default $XDG_CACHE_HOME/headroom)")
 	completeWith(cmd, "driver", completeDrivers)
 	complete(cmd, "faults", append(plan.Groups(), plan.Faults()...)...)

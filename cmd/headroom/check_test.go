@@ -129,7 +129,7 @@ func TestCheckBadInput(t *testing.T) {
 	}{
 		"no directory":     {[]string{}, "name the directory"},
 		"two directories":  {[]string{dir, dir}, "accepts 1 arg"},
-		"bad output":       {[]string{dir, "-o", "xml"}, "want table, json or yaml"},
+		"bad output":       {[]string{dir, "-o", "xml"}, "want table, wide, json or yaml"},
 		"not there":        {[]string{filepath.Join(dir, "none")}, "does not exist"},
 		"no run directory": {[]string{t.TempDir()}, "is no run directory"},
 		"garbled":          {[]string{garbled}, report.FileHistory + ":1"},

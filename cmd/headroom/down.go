@@ -120,7 +120,7 @@ func downCommand() *cobra.Command {
 // sweep removes what killed runs left of kind clusters. Without an engine there can be none.
 func sweep(cmd *cobra.Command) error {
 	if err := engine.Check(cmd.Context()); err != nil {
-		say(cmd.ErrOrStderr(), "no container engine answers: whatever is left in one stays\n")
+		say(cmd.ErrOrStderr(), "no container engine answers: whatever is left in one stays; `make down` starts the one of our own and looks there\n")
 		return nil
 	}
 	removed, err := engine.Sweep(cmd.Context())

@@ -13,6 +13,7 @@ import (
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/run"
+	"headroom/e2e/framework/versions"
 	"headroom/e2e/invariants"
 )
 
@@ -59,6 +60,12 @@ func explanations() []report.Explanation {
 		if len(r.Labels) > 0 {
 			e.Add("labels", strings.Join(r.Labels, ", "))
 		}
+		for _, name := range r.Needs {
+			e.Add("needs", feature(name))
+		}
+		for _, name := range r.Lacks {
+			e.Add("lacks", feature(name)+": where that is so, the requirement does not apply")
+		}
 		e.Add("takes", fmt.Sprintf("at most %s", r.Limit))
 		e.Add("alone", fmt.Sprintf("headroom run --focus '^%s$'", r.ID))
 		e.Add("look at", lookAt(r.Boundary)+`; `+fmt.Sprintf(`jq -c 'select(.key == %q)' RUN-DIR/events/spec/*.jsonl names its scope`, r.ID))
@@ -85,6 +92,12 @@ func explanations() []report.Explanation {
 		out = append(out, e)
 	}
 	return out
+}
+
+// feature says which versions have a feature.
+func feature(name string) string {
+	f, _ := versions.Embedded().Feature(name) // Register saw it
+	return fmt.Sprintf("%s: %s, from %s on with %s", name, strings.ReplaceAll(f.Does, "{}", f.Component), f.Since, f.Gate)
 }
 
 // lookAt names the logs of a boundary.

@@ -80,7 +80,7 @@ func TestBadCommandLines(t *testing.T) {
 		{"run --deadline 0s", []string{"--deadline 0s", "10m"}},
 		{"run --deadline -1m", []string{"--deadline -1m"}},
 		{"run --deadline 5", []string{"--deadline", "missing unit"}},
-		{"run -o xml", []string{"table, json or yaml", "xml"}},
+		{"run -o xml", []string{"table, wide, json or yaml", "xml"}},
 		{"run --rerun-failed /nowhere", []string{"/nowhere", "does not exist"}},
 		{"run --rerun-failed " + full, []string{full, "no run directory"}},
 		{"explain nosuch", []string{`"nosuch"`, "never-unbounded", "count-drop"}},

@@ -5,25 +5,27 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster/kind/nodeimage"
 	"headroom/e2e/framework/versions"
 )
 
 func nodeImageCommand() *cobra.Command {
 	var release, cache string
+	var from binaries.Origin
 	cmd := &cobra.Command{
 		Use:   "node-image",
 		Short: "Assemble the image of a kind cluster's nodes, without a registry, and print its name",
 		Args:  noArguments,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			v, err := versions.Parse(release)
-			if err == nil {
-				_, err = versions.Lookup(v)
-			}
+			r, err := versions.Embedded().Find(release)
 			if err != nil {
 				return usageError{fmt.Errorf("--kubernetes: %w", err)}
 			}
-			ref, err := nodeimage.Ensure(cmd.Context(), nodeimage.Options{Kubernetes: v, Cache: cache, Out: cmd.ErrOrStderr()})
+			if err := from.Check(); err != nil {
+				return usageError{err}
+			}
+			ref, err := nodeimage.Ensure(cmd.Context(), nodeimage.Options{Kubernetes: r.Version, Cache: cache, From: from, Out: cmd.ErrOrStderr()})
 			if err != nil {
 				return err
 			}
@@ -33,5 +35,6 @@ func nodeImageCommand() *cobra.Command {
 	}
 	cmd.Flags().StringVar(&release, "kubernetes", versions.Default().Version.String(), "Kubernetes version of the node")
 	cmd.Flags().StringVar(&cache, "cache", "", "cache of component binaries (default $XDG_CACHE_HOME/headroom)")
+	originFlags(cmd.Flags(), &from)
 	return cmd
 }

@@ -15,18 +15,18 @@ import (
 )
 
 // outputs are the forms in which a report is printed.
-var outputs = []string{"table", "json", "yaml"}
+var outputs = []string{"table", "wide", "json", "yaml"}
 
 // outputFlag adds --output.
 func outputFlag(cmd *cobra.Command, output *string) {
-	cmd.Flags().StringVarP(output, "output", "o", outputs[0], "what to print: "+strings.Join(outputs, ", "))
+	cmd.Flags().StringVarP(output, "output", "o", outputs[0], "what to print: "+strings.Join(outputs, ", ")+"; wide is the table with its rows not cut")
 	complete(cmd, "output", outputs...)
 }
 
 // knownOutput refuses what is no form.
 func knownOutput(cmd *cobra.Command, output string) error {
 	if !slices.Contains(outputs, output) {
-		return usageError{fmt.Errorf("%s: --output: want table, json or yaml, got %q", cmd.CommandPath(), output)}
+		return usageError{fmt.Errorf("%s: --output: want table, wide, json or yaml, got %q", cmd.CommandPath(), output)}
 	}
 	return nil
 }
@@ -46,7 +46,10 @@ func printReport(out io.Writer, r report.Report, dir, output string) error {
 		_, err = out.Write(text)
 		return err
 	}
-	o := report.Options{Colour: report.Colour(out), Dir: dir}
+	o := report.Options{Colour: report.Colour(out), Width: report.Width(out), Dir: dir}
+	if output == "wide" {
+		o.Width = report.Whole
+	}
 	if path := filepath.Join(dir, report.DirEvidence); exists(path) {
 		o.Evidence = path
 	}

@@ -73,6 +73,7 @@ cluster, on nodes of their own; those that stop shared components play alone.`,
 	f.StringVar(&o.RunDir, "run-dir", "", "empty or new directory for events, logs and reports (default runs/<id>); several clusters get one each below it")
 	f.Int64Var(&o.Seed, "seed", 0, "seed of all random choices (default a new one, printed)")
 	f.IntVar(&o.Port, "port", 0, "port of the API server on 127.0.0.1 (default any)")
+	originFlags(f, &o.From)
 	f.StringVar(&o.Cache, "cache", "", "cache of component binaries (default $XDG_CACHE_HOME/headroom)")
 	f.IntVar(&procs, "procs", 4, "scenarios that play at the same time")
 	f.BoolVar(&check, "check", false, "only read the files and say what is wrong with them")
@@ -164,6 +165,7 @@ func (s story) keep(dir string) error {
 // options are those of the cluster that a scenario needs.
 func (s story) options(o run.Options) run.Options {
 	o.Kubernetes, o.Components, o.Gates = s.Topology.Release(), s.Topology.Components, s.Topology.Gates
+	o.AllowUnsupportedSkew = s.Topology.AllowUnsupportedSkew
 	o.Driver = driverOf(s.file, cmp.Or(s.Driver.Name, defaultDriver))
 	if s.Driver.Figures != nil {
 		o.Figures = *s.Driver.Figures
@@ -211,21 +213,12 @@ func replay(cmd *cobra.Command, o run.Options, stories []story, procs int) error
 		if err != nil {
 			return err
 		}
-		worst = worse(worst, code)
+		worst = report.WorstExit(worst, code)
 	}
 	if worst != report.ExitHeld {
 		return exitError{code: worst}
 	}
 	return nil
-}
-
-// worse is the exit code of the two that outranks the other.
-func worse(a, b int) int {
-	rank := map[int]int{report.ExitHeld: 0, report.ExitInconclusive: 1, report.ExitEnvironment: 2, report.ExitViolated: 3}
-	if rank[b] > rank[a] {
-		return b
-	}
-	return a
 }
 
 func replayGroup(cmd *cobra.Command, o run.Options, group []story, procs int) (int, error) {
@@ -262,8 +255,7 @@ func replayGroup(cmd *cobra.Command, o run.Options, group []story, procs int) (i
 	if err != nil {
 		return 0, err
 	}
-	out := cmd.OutOrStdout()
-	if err := report.Table(out, r, report.Options{Dir: s.Dir, Colour: report.Colour(out)}); err != nil {
+	if err := printReport(cmd.OutOrStdout(), r, s.Dir, "table"); err != nil {
 		return 0, cluster.Environment("print the report", err)
 	}
 	return report.ExitCode(r), nil

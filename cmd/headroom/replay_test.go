@@ -7,7 +7,6 @@ import (
 	"strings"
 	"testing"
 
-	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/scenario"
 	"headroom/e2e/invariants"
 )
@@ -79,9 +78,16 @@ func TestReplayRefusesBeforeItStartsAnything(t *testing.T) {
 	}
 }
 
-// notPlayed has no scenario: to miss the deletion, a kubelet must lose its watch to an API server that starts anew, which costs the observers theirs,
-// and with such a gap nothing is proved.
-const notPlayed = "period-delete-missed"
+// TestRecordedScenariosLoad holds those that fixtures/runs was recorded from to what there is.
+func TestRecordedScenariosLoad(t *testing.T) {
+	files, err := filepath.Glob("../../fixtures/runs/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("want scenarios, got %v (%v)", files, err)
+	}
+	if _, err := loadStories(files); err != nil {
+		t.Error(err)
+	}
+}
 
 // TestFixtureScenariosLoad holds the scenarios of the repository to what there is, and each known defect to a scenario that shows it.
 func TestFixtureScenariosLoad(t *testing.T) {
@@ -106,7 +112,7 @@ func TestFixtureScenariosLoad(t *testing.T) {
 	}
 	for _, i := range invariants.All() {
 		for _, k := range i.KnownUpstream {
-			if k.Scenario != "" && !shown[k.Scenario] && k.Scenario != notPlayed {
+			if k.Scenario != "" && !shown[k.Scenario] {
 				t.Errorf("invariant %q: want a scenario %q that shows its known defect", i.Name, k.Scenario)
 			}
 		}
@@ -166,17 +172,6 @@ func TestGroupsShareAClusterOnlyWhereTheyCan(t *testing.T) {
 	all, err := groups(stories)
 	if err != nil || len(all) != 4 {
 		t.Errorf("want 4 clusters, got %d (%v)", len(all), err)
-	}
-}
-
-func TestWorseExitCode(t *testing.T) {
-	order := []int{report.ExitHeld, report.ExitInconclusive, report.ExitEnvironment, report.ExitViolated}
-	for i, a := range order {
-		for j, b := range order {
-			if got, want := worse(a, b), order[max(i, j)]; got != want {
-				t.Errorf("%d and %d: want %d, got %d", a, b, want, got)
-			}
-		}
 	}
 }
 

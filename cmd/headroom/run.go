@@ -38,6 +38,7 @@ const interruptLimit = 60 * time.Second
 func runCommand() *cobra.Command {
 	var o run.Options
 	var sel selection
+	var v versionFlags
 	cmd := &cobra.Command{
 		Use:   "run",
 		Short: "Run the specs on a new cluster and judge what happened",
@@ -52,6 +53,9 @@ func runCommand() *cobra.Command {
 			if err := knownOutput(cmd, sel.output); err != nil {
 				return err
 			}
+			if err := v.choose(&o); err != nil {
+				return err
+			}
 			if err := sel.choose(cmd, &o); err != nil {
 				return err
 			}
@@ -64,6 +68,7 @@ func runCommand() *cobra.Command {
 		},
 	}
 	runFlags(cmd, &o)
+	v.add(cmd)
 	f := cmd.Flags()
 	f.StringVar(&sel.focus, "focus", "", "run only specs whose id matches the regular expression")
 	f.StringVar(&sel.labels, "label-filter", "", "run only specs whose labels match, such as '!slow' or 'smoke'; 'long' ones run only where the filter names that label")

@@ -23,9 +23,16 @@ type selection struct {
 	begun    time.Time
 }
 
-// choose fills in specs, and the driver of the run that is repeated unless another one was asked for.
+// choose fills in specs, and the driver of the run that is repeated unless another one was asked for. Specs on what other versions lack are left out.
 func (sel *selection) choose(cmd *cobra.Command, o *run.Options) (err error) {
 	if sel.specs, err = suite.Select(sel.focus, sel.labels); err != nil {
+		return usageError{err}
+	}
+	ran, err := run.Ran(*o)
+	if err != nil {
+		return err
+	}
+	if sel.specs, err = suite.Applicable(sel.specs, ran); err != nil {
 		return usageError{err}
 	}
 	if sel.rerun == "" {

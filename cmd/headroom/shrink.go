@@ -57,6 +57,7 @@ that expects the violation, after it was played a few times more to say how ofte
 	f.IntVar(&o.parallel, "parallel", cells(), "clusters at the same time; one for every two processors unless given")
 	f.DurationVar(&o.deadline, "deadline", 40*time.Minute, "when to be done: the smallest scenario found by then is confirmed and written")
 	f.StringVar(&o.run.RunDir, "run-dir", "", "empty or new directory for the trials, one each below it (default runs/<id>)")
+	originFlags(f, &o.run.From)
 	f.StringVar(&o.run.Cache, "cache", "", "cache of component binaries (default $XDG_CACHE_HOME/headroom)")
 	complete(cmd, "invariant", invariantNames()...)
 	return cmd

@@ -6,15 +6,12 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
-	"syscall"
-	"time"
 
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/run"
@@ -115,13 +112,11 @@ func playAll(ctx context.Context, trials []trial, parallel int, tell func(ended)
 	return ends
 }
 
+// Names in a trial's directory: its plan, what its process printed, and its run.
 const (
-	// filePlan is the plan in a trial's directory, fileOutput what its process printed, and dirRun its run.
 	filePlan   = "plan.yaml"
 	fileOutput = "output.log"
 	dirRun     = "run"
-	// trialGrace is what an interrupted trial may take to end its cluster and to judge.
-	trialGrace = 2 * time.Minute
 )
 
 // play plays a trial. Its directory holds the plan, the output, and the run.
@@ -136,26 +131,13 @@ func (t trial) play(ctx context.Context) ended {
 	if e.err = os.WriteFile(path, t.plan, 0o644); e.err != nil {
 		return e
 	}
-	log, err := os.Create(filepath.Join(dir, fileOutput))
-	if err != nil {
-		e.err = err
-		return e
-	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", t.args(path)...)
-	cmd.Args[0] = "headroom"
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // Ctrl-C reaches this process first
-	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGINT) }
-	cmd.WaitDelay = trialGrace
-	err = errors.Join(cmd.Run(), log.Close())
-	var exit *exec.ExitError
-	if errors.As(err, &exit) && exit.Exited() {
-		e.code, err = exit.ExitCode(), nil
-	} else if err == nil {
-		e.code = report.ExitHeld
+	log := filepath.Join(dir, fileOutput)
+	code, err := child(ctx, log, t.args(path))
+	if err == nil {
+		e.code = code
 	}
 	if e.report, e.err = report.Read(filepath.Join(t.run.RunDir, report.FileReport)); e.err != nil {
-		e.err = fmt.Errorf("%w; %s says why", errors.Join(err, e.err), log.Name())
+		e.err = fmt.Errorf("%w; %s says why", errors.Join(err, e.err), log)
 		if !slices.Contains([]int{report.ExitViolated, report.ExitInconclusive}, e.code) {
 			e.code = report.ExitEnvironment
 		}
@@ -165,7 +147,9 @@ func (t trial) play(ctx context.Context) ended {
 
 // args are those of the child.
 func (t trial) args(path string) []string {
-	args := []string{"replay", path, "--run-dir", t.run.RunDir, "--seed", formatSeed(t.seed)}
+	args := []string{
+		"replay", path, "--run-dir", t.run.RunDir, "--seed", formatSeed(t.seed), "--binaries", string(t.run.From.Mode), "--mirror", t.run.From.Mirror,
+	}
 	if t.run.Port != 0 {
 		args = append(args, "--port", strconv.Itoa(t.run.Port))
 	}

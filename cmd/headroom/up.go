@@ -27,11 +27,13 @@ func runFlags(cmd *cobra.Command, o *run.Options) {
 	f.Int64Var(&o.Seed, "seed", 0, "seed of all random choices (default a new one, printed)")
 	f.IntVar(&o.Port, "port", 0, "port of the API server on 127.0.0.1 (default any)")
 	f.StringVar(&o.Cache, "cache", "", "cache of component binaries (default $XDG_CACHE_HOME/headroom)")
+	originFlags(f, &o.From)
 	completeWith(cmd, "driver", completeDrivers)
 }
 
 func upCommand() *cobra.Command {
 	var o run.Options
+	var v versionFlags
 	var nodes int
 	var limit int64
 	cmd := &cobra.Command{
@@ -42,11 +44,15 @@ func upCommand() *cobra.Command {
 			if nodes < 0 || nodes > 200 {
 				return usageError{fmt.Errorf("--nodes %d: want 0 to 200", nodes)}
 			}
+			if err := v.choose(&o); err != nil {
+				return err
+			}
 			o.Out = cmd.ErrOrStderr()
 			return up(cmd, o, nodes, limit)
 		},
 	}
 	runFlags(cmd, &o)
+	v.add(cmd)
 	cmd.Flags().IntVar(&nodes, "nodes", 2, "number of nodes")
 	cmd.Flags().Int64Var(&limit, "limit", 5, "volumes that the backend lets be attached to each node")
 	return cmd
@@ -135,7 +141,7 @@ func diagnoseBinaries(ctx context.Context) local.Need {
 	}
 	n.Detail = fmt.Sprintf("%d of %d in the cache", cached, len(list))
 	if cached < len(list) {
-		n.Detail += "; the rest will be built at the first run (about 15 minutes on 2 cores)"
+		n.Detail += "; the rest will be downloaded at the first run, or built where that is not possible (about 15 minutes on 2 cores)"
 	}
 	return n
 }

@@ -20,19 +20,15 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
-	"os"
 	"strings"
 
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/encoding/gzip" // a client may compress
 
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/unixsocket"
 )
-
-// maxSocketPath is what a Unix socket address holds.
-const maxSocketPath = 107
 
 // maxMessage bounds one message at 1 GiB, far above what either side accepts: limits are theirs to have.
 const maxMessage = 1 << 30
@@ -73,7 +69,7 @@ func New(o Options) (*Gate, error) {
 			return nil, fmt.Errorf("gate at %q: %w", o.Listen, err)
 		}
 	}
-	l, err := Listen(o.Listen)
+	l, err := unixsocket.Replace(o.Listen)
 	if err != nil {
 		return nil, fmt.Errorf("gate of driver %q: %w", o.DriverName, err)
 	}
@@ -106,26 +102,6 @@ func (g *Gate) Close() error {
 		return err
 	}
 	return nil
-}
-
-// Listen listens on a Unix socket in place of one that an earlier process left. It refuses to remove anything but a socket.
-func Listen(path string) (net.Listener, error) {
-	if len(path) > maxSocketPath {
-		return nil, fmt.Errorf("socket %q: path has %d bytes, a Unix socket takes %d: use a shorter directory", path, len(path), maxSocketPath)
-	}
-	info, err := os.Lstat(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-	case err != nil:
-		return nil, err
-	case info.Mode().Type() != fs.ModeSocket:
-		return nil, fmt.Errorf("socket %q: there is something else, %s", path, info.Mode())
-	default:
-		if err := os.Remove(path); err != nil {
-			return nil, err
-		}
-	}
-	return net.Listen("unix", path)
 }
 
 // socketPath is the path of a unix:// endpoint.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"io/fs"
 	"math/rand/v2"
 	"net"
 	"os"
@@ -17,11 +16,9 @@ import (
 	"time"
 
 	"headroom/drivers/steady/policy"
+	"headroom/e2e/framework/unixsocket"
 	"headroom/fixtures/quota"
 )
-
-// maxSocketPath is what a Unix socket address holds.
-const maxSocketPath = 107
 
 // Program is the driver as a program.
 type Program struct {
@@ -89,8 +86,8 @@ func (p Program) parse(args []string) (flags, error) {
 		return f, fmt.Errorf("argument %q: want flags only", set.Arg(0))
 	case !isUnix || !strings.HasPrefix(path, "/"):
 		return f, fmt.Errorf("--endpoint %q: want unix:///absolute/path", f.endpoint)
-	case len(path) > maxSocketPath:
-		return f, fmt.Errorf("--endpoint %q: path has %d bytes, a Unix socket takes %d: use a shorter directory", f.endpoint, len(path), maxSocketPath)
+	case len(path) > unixsocket.MaxPath:
+		return f, fmt.Errorf("--endpoint %q: path has %d bytes, a Unix socket takes %d: use a shorter directory", f.endpoint, len(path), unixsocket.MaxPath)
 	case f.backend == "":
 		return f, errors.New("--backend: want the base URL of the quota backend")
 	}
@@ -164,15 +161,12 @@ func (p Program) policy(f flags, figures policy.Config) (*policy.Policy, error) 
 
 // listen takes the place of a socket that an earlier instance left.
 func listen(path string) (net.Listener, error) {
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	l, err := net.ListenUnix("unix", &net.UnixAddr{Name: path, Net: "unix"})
+	l, err := unixsocket.Replace(path)
 	if err != nil {
 		return nil, err
 	}
 	// By then the path may belong to the instance that replaces this one.
-	l.SetUnlinkOnClose(false)
+	l.(*net.UnixListener).SetUnlinkOnClose(false)
 	return l, nil
 }
 

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// fleet is more nodes than phases-spread needs, so that one that is late does not leave it unjudged.
-	fleet = 18
+	// fleet is more nodes than phases-spread needs, so that some that are late do not leave it unjudged.
+	fleet = 20
 	// realigned is the period that the CSIDriver is changed to, which restarts the ticker of every kubelet at the same moment.
 	realigned = 11 * time.Second
 )
@@ -27,6 +27,7 @@ func init() {
 		Source:   "kubernetes pkg/volume/csi/csi_node_updater.go: a plain ticker without jitter",
 		Boundary: history.Driver,
 		Labels:   []string{run.LabelLong},
+		Needs:    refreshed,
 		Setup:    run.Setup{Period: run.Shortest},
 		Limit:    10 * time.Minute,
 		Test:     alignedPeriods,

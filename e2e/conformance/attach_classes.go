@@ -20,6 +20,7 @@ func init() {
 		Source:   "KEP-4876, reactive updates; CSI spec 1.12, ControllerPublishVolume errors",
 		Boundary: history.Driver,
 		Labels:   []string{run.LabelSlow},
+		Needs:    rejected,
 		Setup:    run.Setup{Period: run.Never},
 		Test:     attachClasses,
 	}

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"fmt"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
@@ -27,18 +26,7 @@ func attachOutage(ctx context.Context, b *run.Bench) {
 	pod, err := b.Pod(ctx, b.On(), b.NewVolume(ctx))
 	b.Check(err)
 	b.AwaitScheduled(ctx, pod)
-	b.Await(ctx, run.AttachAnswer, func(ctx context.Context) error {
-		all, err := b.Attachments(ctx)
-		for _, va := range all {
-			if va.Status.AttachError != nil {
-				return nil
-			}
-		}
-		if err == nil {
-			err = fmt.Errorf("node %q: want a VolumeAttachment with an attachError, got none of %d", node, len(all))
-		}
-		return err
-	})
+	awaitAttachError(ctx, b, node)
 	b.StillPending(ctx, pod)
 	b.Heal(ctx)
 	b.Check(b.AwaitRunning(ctx, pod, run.PodStart))

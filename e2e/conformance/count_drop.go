@@ -17,6 +17,7 @@ func init() {
 		Source:   "KEP-4876, periodic updates",
 		Boundary: history.Kubelet,
 		Labels:   []string{run.LabelSmoke},
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
 		Test:     countDrop,
 	})

@@ -13,6 +13,7 @@ func init() {
 		Claim:    "When the backend's limit rises, CSINode follows, as fast as the driver's declared step allows, and a pod that waited for room is placed.",
 		Source:   "KEP-4876, periodic updates; kubernetes pkg/scheduler/framework/plugins/nodevolumelimits, QueueingHint",
 		Boundary: history.Kubelet,
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 2}}, Period: run.Shortest},
 		Test:     countRaise,
 	})

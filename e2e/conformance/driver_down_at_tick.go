@@ -14,6 +14,7 @@ func init() {
 		Claim:    "While a registered driver does not answer the kubelet's periodic question, its count stays in CSINode; once it answers, the count follows again.",
 		Source:   "KEP-4876, periodic updates; kubernetes pkg/volume/csi, updateCSIDriver",
 		Boundary: history.Kubelet,
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
 		Test:     driverDownAtTick,
 	})

@@ -15,6 +15,7 @@ func init() {
 			"the count of its own time.",
 		Source:   "KEP-4876: the kubelet writes what whichever instance answers; kubernetes #126921",
 		Boundary: history.Driver,
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 6}}, Period: run.Shortest},
 		Test:     driverOldVersion,
 	})

@@ -15,6 +15,7 @@ func init() {
 			"nor no limit; and pods that use its volumes go on running.",
 		Source:   "CSI spec 1.12, NodeGetInfo max_volumes_per_node; kubernetes-sigs/aws-ebs-csi-driver #1808",
 		Boundary: history.Driver,
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
 		Test:     driverRestart,
 	})

@@ -10,6 +10,7 @@ import (
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
+	"headroom/e2e/framework/versions"
 )
 
 func init() {
@@ -18,6 +19,7 @@ func init() {
 		Claim:    "Of a CSINode's entry the API server lets the count change in place, absent included, and refuses another nodeID or other topologyKeys with 422.",
 		Source:   "KEP-4876, mutability; kubernetes pkg/apis/storage/validation, ValidateCSINodeUpdate",
 		Boundary: history.APIServer,
+		Needs:    []string{versions.CountMutable},
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Never},
 		Test:     entryMutability,
 	})

@@ -14,6 +14,7 @@ func init() {
 			"no later refresh brings the old one back.",
 		Source:   "KEP-4876, motivation; kubernetes-sigs/aws-ebs-csi-driver #2939",
 		Boundary: history.Driver,
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 5}}, Period: run.Shortest},
 		Test:     foreignAttachments,
 	})

@@ -49,7 +49,7 @@ const refuseWithin = 20 * time.Second
 func gateLocked(ctx context.Context, b *run.Bench, component string) {
 	path := b.Binaries[component]
 	if path == "" {
-		b.Check(cluster.Environment("find "+component, fmt.Errorf("the run has no executable of %s of its own", component)))
+		b.Check(&cluster.UnsupportedError{Provider: b.Header.Provider, Why: fmt.Sprintf("the nodes' image is not the run's own, which so has no executable of %s", component)})
 	}
 	ctx, cancel := context.WithTimeout(ctx, refuseWithin)
 	defer cancel()

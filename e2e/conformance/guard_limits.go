@@ -11,6 +11,7 @@ import (
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
+	"headroom/e2e/framework/versions"
 )
 
 func init() {
@@ -21,6 +22,7 @@ func init() {
 			"while a kubelet is down.",
 		Source:   "kubernetes pkg/volume/csi/csi_plugin.go, RegisterPlugin; fixtures/manifests/csinode-guard.yaml",
 		Boundary: history.APIServer,
+		Needs:    []string{versions.CountMutable},
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Never},
 		Test:     guardLimits,
 	})
@@ -56,7 +58,7 @@ func guardLimits(ctx context.Context, b *run.Bench) {
 
 // createBehindGuard makes a CSINode of a node's name that the guard covers, as a stranger would not be allowed to change it.
 func createBehindGuard(ctx context.Context, b *run.Bench) {
-	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: b.Scope + "-new"}, Spec: storagev1.CSINodeSpec{
+	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: newNode(b)}, Spec: storagev1.CSINodeSpec{
 		Drivers: []storagev1.CSINodeDriver{{Name: b.Driver, NodeID: "new"}},
 	}}
 	nodes := b.Client.StorageV1().CSINodes()

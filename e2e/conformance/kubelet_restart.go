@@ -15,6 +15,7 @@ func init() {
 			"asking it every period.",
 		Source:   "KEP-4876, periodic updates; kubernetes pkg/volume/csi, RegisterPlugin",
 		Boundary: history.Kubelet,
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
 		Test:     kubeletRestart,
 	})

@@ -13,6 +13,7 @@ func init() {
 		Claim:    "When more pods come than all nodes have room for, as many run as there is room, the others wait, and a place that appears on one node is given to one of them.",
 		Source:   "KEP-4876, motivation; kubernetes pkg/scheduler/framework/plugins/nodevolumelimits",
 		Boundary: history.Scheduler,
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 2}, {Limit: 3}}, Period: run.Shortest},
 		Test:     moreDemandThanRoom,
 	})

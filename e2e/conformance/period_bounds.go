@@ -9,6 +9,7 @@ import (
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
+	"headroom/e2e/framework/versions"
 )
 
 func init() {
@@ -18,6 +19,7 @@ func init() {
 		Source:   "KEP-4876, validation; kubernetes pkg/apis/storage/validation",
 		Boundary: history.APIServer,
 		Labels:   []string{run.LabelSmoke},
+		Needs:    []string{versions.PeriodStored},
 		Setup:    run.Setup{},
 		Test:     periodBounds,
 	})

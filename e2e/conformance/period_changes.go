@@ -17,6 +17,7 @@ func init() {
 		Source:   "KEP-4876, nodeAllocatableUpdatePeriodSeconds; kubernetes pkg/volume/csi/csi_node_updater.go",
 		Boundary: history.Kubelet,
 		Labels:   []string{run.LabelSlow},
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
 		Test:     periodChanges,
 	})

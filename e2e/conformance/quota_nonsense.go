@@ -15,6 +15,7 @@ func init() {
 			"leaves the count as it is, and a negative one never means no limit.",
 		Source:   "CSI spec 1.12, NodeGetInfo max_volumes_per_node; kubernetes-sigs/aws-ebs-csi-driver #1361",
 		Boundary: history.Driver,
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 5}}, Period: run.Shortest},
 		Test:     quotaNonsense,
 	})

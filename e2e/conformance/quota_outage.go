@@ -17,6 +17,7 @@ func init() {
 				"a finite count throughout. After the outage the count comes back.",
 			Source:   "CSI spec 1.12, NodeGetInfo: max_volumes_per_node 0 means no limit, so an unknown quota must not become one",
 			Boundary: history.Driver,
+			Needs:    refreshed,
 			Setup:    run.Setup{Nodes: []run.Node{{Limit: 6}}, Period: run.Shortest},
 			Test:     func(ctx context.Context, b *run.Bench) { quotaOutage(ctx, b, o.fault) },
 		})

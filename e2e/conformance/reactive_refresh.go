@@ -17,6 +17,7 @@ func init() {
 		Source:   "KEP-4876, reactive updates; kubernetes pkg/kubelet/volumemanager/volume_manager.go, WaitForAttachAndMount",
 		Boundary: history.Kubelet,
 		Labels:   []string{run.LabelSlow},
+		Needs:    rejected,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}, {Limit: 3}}, Period: run.Never},
 		Test:     reactiveRefresh,
 	})

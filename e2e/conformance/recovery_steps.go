@@ -14,6 +14,7 @@ func init() {
 			"a count that jumps fills a node before the next refresh can show that the limit fell again.",
 		Source:   "KEP-4876, risks; the driver's declared step",
 		Boundary: history.Driver,
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 8}}, Period: run.Shortest},
 		Test:     recoverySteps,
 	})

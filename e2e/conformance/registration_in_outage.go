@@ -16,6 +16,7 @@ func init() {
 			"A registration that fails removes the entry, which means no limit.",
 		Source:   "kubernetes pkg/volume/csi/csi_plugin.go, RegisterPlugin",
 		Boundary: history.Driver,
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
 		Test:     registrationInOutage,
 	})

@@ -18,6 +18,7 @@ func init() {
 		Source:   "KEP-4876, motivation; CSI spec 1.12, ControllerPublishVolume errors",
 		Boundary: history.Driver,
 		Labels:   []string{run.LabelSmoke},
+		Needs:    coded,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Never},
 		Test:     staleCountRace,
 	})

@@ -3,6 +3,7 @@ package conformance
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	storagev1 "k8s.io/api/storage/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,8 +31,7 @@ func staleWrite(ctx context.Context, b *run.Bench) {
 	b.AwaitCount(ctx, node, 4, run.Shortest)
 	old, err := b.Client.StorageV1().CSINodes().Get(ctx, node, metav1.GetOptions{})
 	b.Check(err)
-	b.SetLimit(ctx, node, 3)
-	b.AwaitCount(ctx, node, 3, run.Shortest+b.Slack())
+	count := newer(ctx, b, old)
 
 	err = writeBack(ctx, b, old)
 	if !apierrors.IsConflict(err) {
@@ -43,7 +43,20 @@ func staleWrite(ctx context.Context, b *run.Bench) {
 	if !apierrors.IsInvalid(err) {
 		b.Check(fmt.Errorf("update of CSINode %q without a resourceVersion: want 422 Invalid, got %v", node, err))
 	}
-	b.AwaitCount(ctx, node, 3, run.Scheduled)
+	b.AwaitCount(ctx, node, count, run.Scheduled)
+}
+
+// newer lets a CSINode change once, and returns its count then. Where the kubelet does not refresh counts, a label changes instead.
+func newer(ctx context.Context, b *run.Bench, n *storagev1.CSINode) int32 {
+	if slices.ContainsFunc(refreshed, func(feature string) bool { return !b.Rule(feature).Works }) {
+		labelled := n.DeepCopy()
+		labelled.Labels = map[string]string{"headroom.dev/newer": "true"}
+		b.Check(writeBack(ctx, b, labelled))
+		return 4
+	}
+	b.SetLimit(ctx, n.Name, 3)
+	b.AwaitCount(ctx, n.Name, 3, run.Shortest+b.Slack())
+	return 3
 }
 
 // writeBack writes a CSINode as a controller of the suite's own, on the record.

@@ -20,6 +20,7 @@ func init() {
 			"anybody's name but the node's own.",
 		Source:   "Kubernetes API conventions, concurrency control; fixtures/manifests/csinode-guard.yaml",
 		Boundary: history.APIServer,
+		Needs:    refreshed,
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
 		Test:     staleWriters,
 	})

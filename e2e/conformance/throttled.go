@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"context"
+	"slices"
 
 	"google.golang.org/grpc/codes"
 
@@ -17,6 +18,7 @@ func init() {
 			"when it no longer does, the pod that waited runs where it was placed.",
 		Source:   "CSI spec 1.13, ControllerPublishVolume errors; kubernetes-sigs/gcp-compute-persistent-disk-csi-driver #298",
 		Boundary: history.Driver,
+		Needs:    slices.Concat(refreshed, coded),
 		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Shortest},
 		Test:     throttled,
 	})

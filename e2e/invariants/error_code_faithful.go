@@ -2,10 +2,10 @@ package invariants
 
 import (
 	"fmt"
-	"strconv"
 	"strings"
 
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/versions"
 	"headroom/e2e/invariants/model"
 )
 
@@ -17,7 +17,7 @@ var errorCodeFaithful = Invariant{
 	Boundary: history.Attacher,
 	Needs:    []string{history.PrefixAPI + "volumeattachments", history.PrefixCSI + "controller/", history.PrefixAPI + "persistentvolumes"},
 	New: func(p Params) Checker {
-		return newChecker(p, &codes{t: tally{}, of: map[place][]*model.Call{}, attached: map[string]*attachment{}, writes: attacherWrites(p)})
+		return newChecker(p, &codes{t: tally{}, of: map[place][]*model.Call{}, attached: map[string]*attachment{}, writes: versions.Embedded().Works(versions.ErrorCodeSet, p.Versions).Works})
 	},
 }
 
@@ -37,17 +37,6 @@ type codes struct {
 	attached map[string]*attachment
 	writes   bool
 	absences
-}
-
-// attacherWrites says whether the run's attacher writes codes: v4.12 and later do unless told otherwise, v4.11 only where it is told to.
-func attacherWrites(p Params) bool {
-	parts := strings.Split(strings.TrimPrefix(p.Versions["csi-attacher"], "v"), ".")
-	if len(parts) < 2 || parts[0] != "4" {
-		return false
-	}
-	minor, err := strconv.Atoi(parts[1])
-	gate := p.Versions["csi-attacher/MutableCSINodeAllocatableCount"]
-	return err == nil && (minor >= 12 && gate != "false" || minor == 11 && gate == "true")
 }
 
 func (r *codes) observe(m *model.Model, s model.Step) {
@@ -93,7 +82,7 @@ func (r *codes) attachment(m *model.Model, s model.Step, b *history.VolumeAttach
 		return
 	}
 	was.message, was.code = b.AttachError, b.AttachCode
-	if b.AttachError != "" && b.PVName != "" && at.handle != "" && r.writes && m.Mutable(s.At) {
+	if b.AttachError != "" && b.PVName != "" && at.handle != "" && r.writes && m.StoresCodes(s.At) {
 		r.attach(m, s, b, at)
 	}
 }

@@ -301,6 +301,21 @@ func TestRefreshClausesThatAreNotJudged(t *testing.T) {
 				s.header.Versions["csi-attacher"] = "v4.10.0"
 				s.attachError(5.3, 32, -1, fullError)
 			}, ""},
+			{"an attacher whose gate is off", func(s *script) {
+				attaching(s)
+				s.header.Versions["csi-attacher"] = "v4.11.0"
+				s.attachError(5.3, 32, -1, fullError)
+			}, ""},
+			{"an attacher whose gate was turned on", func(s *script) {
+				attaching(s)
+				s.header.Versions["csi-attacher"], s.header.Versions["csi-attacher/MutableCSINodeAllocatableCount"] = "v4.11.0", "true"
+				s.attachError(5.3, 32, -1, fullError)
+			}, Violated},
+			{"an attacher whose gate was turned off", func(s *script) {
+				attaching(s)
+				s.header.Versions["csi-attacher"], s.header.Versions["csi-attacher/MutableCSINodeAllocatableCount"] = "v4.12.0", "false"
+				s.attachError(5.3, 32, -1, fullError)
+			}, ""},
 			{"an API server that drops it", func(s *script) {
 				attaching(s)
 				s.header.Versions["kube-apiserver"] = "v1.32.0"

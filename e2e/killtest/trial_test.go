@@ -47,8 +47,8 @@ type trial struct {
 	files  map[string]*tail
 }
 
-// start starts a run of the specs that match focus on a driver. It is gone when the test ends.
-func start(t *testing.T, headroom program, dir, driver, focus string, seed int64) *trial {
+// start starts a run of the specs that match focus on a driver, with further flags. It is gone when the test ends.
+func start(t *testing.T, headroom program, dir, driver, focus string, seed int64, flags ...string) *trial {
 	t.Helper()
 	r := &trial{dir: dir, output: dir + ".out", watch: newWatch(dir), exited: make(chan struct{}), files: map[string]*tail{}}
 	out, err := os.Create(r.output)
@@ -56,7 +56,8 @@ func start(t *testing.T, headroom program, dir, driver, focus string, seed int64
 		t.Fatal(err)
 	}
 	defer out.Close()
-	cmd := headroom.command("run", "--run-dir", dir, "--driver", driver, "--focus", focus, "--procs", "2", "--seed", fmt.Sprint(seed))
+	flags = append([]string{"run", "--run-dir", dir, "--driver", driver, "--focus", focus, "--procs", "2", "--seed", fmt.Sprint(seed)}, flags...)
+	cmd := headroom.command(flags...)
 	cmd.Env = append(cmd.Env, markVariable+"="+dir)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // the run ends with this test, even when that is killed

@@ -14,7 +14,9 @@ import (
 	"testing"
 
 	"headroom/drivers/personas"
+	_ "headroom/e2e/conformance" // the specs
 	"headroom/e2e/framework/report"
+	"headroom/e2e/framework/run"
 	"headroom/e2e/invariants"
 )
 
@@ -65,12 +67,19 @@ func specsOf(t *testing.T, names []string) (specs []string) {
 	return slices.Compact(specs)
 }
 
+// crowded says whether a spec of the row takes so many nodes that no other cell fits beside it.
+func (e expectation) crowded() bool {
+	return slices.ContainsFunc(run.Requirements(), func(r run.Requirement) bool {
+		return slices.Contains(e.specs, r.ID) && slices.Contains(r.Labels, run.LabelLong)
+	})
+}
+
 // flags choose the row's specs, long ones where they are named.
 func (e expectation) flags() []string {
 	if len(e.specs) == 0 {
 		return []string{"--label-filter", "!slow"}
 	}
-	return []string{"--focus", "^(" + strings.Join(e.specs, "|") + ")$", "--label-filter", "long || !long", "--procs", strconv.Itoa(len(e.specs))}
+	return []string{"--focus", "^(" + strings.Join(e.specs, "|") + ")$", "--label-filter", "long || !long", "--procs", strconv.Itoa(min(len(e.specs), 4))}
 }
 
 func TestPersonaTable(t *testing.T) {
@@ -82,7 +91,7 @@ func TestPersonaTable(t *testing.T) {
 	t.Cleanup(func() { t.Logf("\n%s", m.String()) }) // once the rows that run side by side have ended
 	for _, want := range table(t) {
 		t.Run(want.driver, func(t *testing.T) {
-			if want.root != "" {
+			if want.root != "" && !want.crowded() {
 				t.Parallel() // what is violated is violated on a busy machine too; that all held takes one that is not
 			}
 			dir := filepath.Join(t.TempDir(), "run")
@@ -158,6 +167,15 @@ func violated(r report.Report) []string {
 		}
 	}
 	return names
+}
+
+// TestCrowded keeps rows with many nodes apart from others.
+func TestCrowded(t *testing.T) {
+	for specs, want := range map[string]bool{"count-drop": false, "count-drop aligned-periods": true, "": false} {
+		if got := (expectation{specs: strings.Fields(specs)}).crowded(); got != want {
+			t.Errorf("%q: want crowded %t, got %t", specs, want, got)
+		}
+	}
 }
 
 // TestJudgeCanFail shows that each kind of wrong run is noticed.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -183,3 +184,22 @@ func Select(focus, labels string) ([]string, error) {
 
 // Focus is the expression by which Ginkgo finds the specs of these ids.
 func Focus(ids []string) string { return "^headroom conformance (" + strings.Join(ids, "|") + ")$" }
+
+// Applicable keeps those of the specs with these ids that are not about what other versions lack. That none is left is an error with the reasons.
+func Applicable(ids []string, ran map[string]string) ([]string, error) {
+	var kept, reasons []string
+	for _, r := range run.Requirements() {
+		if !slices.Contains(ids, r.ID) {
+			continue
+		}
+		if why := r.Contrary(ran); why != "" {
+			reasons = append(reasons, fmt.Sprintf("%s: %s", r.ID, why))
+			continue
+		}
+		kept = append(kept, r.ID)
+	}
+	if len(kept) == 0 {
+		return nil, fmt.Errorf("no spec that was chosen applies to the versions that were chosen: %s", strings.Join(reasons, "; "))
+	}
+	return kept, nil
+}

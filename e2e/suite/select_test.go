@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"headroom/drivers/personas"
+	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
+	"headroom/e2e/framework/versions"
 )
 
 func TestSelect(t *testing.T) {
@@ -53,6 +55,44 @@ func TestPersonasTryWhatExists(t *testing.T) {
 		for _, id := range p.Try {
 			if !slices.ContainsFunc(run.Requirements(), func(r run.Requirement) bool { return r.ID == id }) {
 				t.Errorf("persona %s: no spec %q to try", name, id)
+			}
+		}
+	}
+}
+
+func TestApplicable(t *testing.T) {
+	old := map[string]string{"kube-apiserver": "v1.36.3", "kubelet": "v1.34.4", "csi-attacher": "v4.12.0"}
+	now := map[string]string{"kube-apiserver": "v1.36.3", "kubelet": "v1.36.3", "csi-attacher": "v4.12.0"}
+	ids := []string{"count-drop", "count-stays", "period-dropped"}
+	for _, tt := range []struct {
+		ran  map[string]string
+		want string
+	}{{old, "count-drop count-stays"}, {now, "count-drop"}} {
+		got, err := Applicable(ids, tt.ran)
+		slices.Sort(got)
+		if err != nil || strings.Join(got, " ") != tt.want {
+			t.Errorf("%v: want %q, got %q, %v", tt.ran, tt.want, got, err)
+		}
+	}
+	_, err := Applicable([]string{"count-stays"}, now)
+	if err == nil || !strings.Contains(err.Error(), "count-stays: kubelet v1.36.3 asks drivers again each period") {
+		t.Errorf("none is left: got %v", err)
+	}
+}
+
+// TestInapplicable tells of each requirement of the matrix whether it applies: where one about the feature does not, one about its absence does.
+func TestInapplicable(t *testing.T) {
+	pairs := map[string]string{"period-bounds": "period-dropped", "error-code-stored": "error-code-dropped", "count-drop": "count-stays", "stale-count-race": "error-code-absent"}
+	table := versions.Embedded()
+	for _, c := range table.Supported(table.Kubernetes) {
+		h := history.Header{Versions: c.Ran(), Provider: "local"}
+		applies := map[string]bool{}
+		for _, r := range run.Requirements() {
+			applies[r.ID] = r.Inapplicable(h) == ""
+		}
+		for with, without := range pairs {
+			if applies[with] && applies[without] || !applies[with] && !applies[without] {
+				t.Errorf("%s: %s applies: %t, %s applies: %t", c, with, applies[with], without, applies[without])
 			}
 		}
 	}

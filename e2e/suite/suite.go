@@ -55,15 +55,14 @@ func spec(ctx context.Context, r run.Requirement) {
 		session.EndSpec(r, run.Outcome{NotTried: why})
 		ginkgo.Skip(why)
 	}
-	if r.Unless != nil {
-		if why := r.Unless(session.Header); why != "" {
-			session.EndSpec(r, run.Outcome{Skipped: why})
-			ginkgo.Skip(why)
-		}
+	if why := r.Inapplicable(session.Header); why != "" {
+		session.EndSpec(r, run.Outcome{Skipped: why})
+		ginkgo.Skip(why)
 	}
 	// Waiting for nodes that others have is no part of the spec's time.
 	kept, err := session.Reserve(ctx, r.Setup)
-	if unsupported := (*cluster.UnsupportedError)(nil); errors.As(err, &unsupported) {
+	var unsupported *cluster.UnsupportedError
+	if errors.As(err, &unsupported) {
 		session.EndSpec(r, run.Outcome{Skipped: unsupported.Error()})
 		ginkgo.Skip(unsupported.Error())
 	}
@@ -82,14 +81,18 @@ func spec(ctx context.Context, r run.Requirement) {
 	}
 	err = attempt(limited, r, b)
 	session.EndSpec(r, run.Outcome{Scope: b.Scope, Failure: err})
-	if err != nil {
+	skipped := errors.As(err, &unsupported)
+	if err != nil && !skipped {
 		b.Dump(context.WithoutCancel(ctx))
 	}
-	if err == nil || !keepFailed {
+	if err == nil || skipped || !keepFailed {
 		// What cannot be removed may be the product's doing or the harness's; the invariants judge it, and the next specs do not need it gone.
 		if err := b.Remove(ctx); err != nil {
 			ginkgo.GinkgoWriter.Printf("the bench is not quite gone: %v\n", err)
 		}
+	}
+	if skipped {
+		ginkgo.Skip(unsupported.Error())
 	}
 	if err != nil {
 		ginkgo.Fail(err.Error())

@@ -17,6 +17,7 @@ import (
 
 	"headroom/drivers/gate"
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/unixsocket"
 )
 
 // versions are the CSI versions that the kubelet is told; it takes the major one.
@@ -35,8 +36,13 @@ type Options struct {
 	History *history.Writer
 }
 
+// ErrNotAsked is wrapped by Wait's error when the kubelet never asked for the driver's info. The driver has no part in that.
+var ErrNotAsked = errors.New("the kubelet never asked the registrar")
+
 // Status is what the kubelet said last.
 type Status struct {
+	// Asked says that the kubelet asked for the driver's info.
+	Asked bool
 	// Notified is false as long as the kubelet has said nothing.
 	Notified   bool
 	Registered bool
@@ -59,7 +65,7 @@ type Registrar struct {
 
 // New takes the socket; the kubelet may see it at once and waits for Serve. The caller must Close the registrar.
 func New(o Options) (*Registrar, error) {
-	l, err := gate.Listen(o.Socket)
+	l, err := unixsocket.Replace(o.Socket)
 	if err != nil {
 		return nil, fmt.Errorf("registrar of driver %q: %w", o.DriverName, err)
 	}
@@ -113,11 +119,14 @@ func (r *Registrar) Wait(ctx context.Context) error {
 		select {
 		case <-changed:
 		case <-ctx.Done():
-			last := "the kubelet said nothing"
-			if now.Notified {
-				last = "last error: " + now.Error
+			last := errors.New("the kubelet asked, and said nothing since")
+			switch {
+			case now.Notified:
+				last = errors.New("last error: " + now.Error)
+			case !now.Asked:
+				last = ErrNotAsked
 			}
-			return fmt.Errorf("wait for registration of driver %q on node %q: %w (%s)", r.opts.DriverName, r.opts.Node, ctx.Err(), last)
+			return fmt.Errorf("wait for registration of driver %q on node %q: %w (%w)", r.opts.DriverName, r.opts.Node, ctx.Err(), last)
 		}
 	}
 }
@@ -125,6 +134,9 @@ func (r *Registrar) Wait(ctx context.Context) error {
 // GetInfo implements registration.RegistrationServer.
 func (r *Registrar) GetInfo(context.Context, *registration.InfoRequest) (*registration.PluginInfo, error) {
 	r.record("GetInfo", history.CSICall{})
+	r.mu.Lock()
+	r.status.Asked = true
+	r.mu.Unlock()
 	return &registration.PluginInfo{
 		Type: registration.CSIPlugin, Name: r.opts.DriverName, Endpoint: r.opts.Endpoint, SupportedVersions: versions,
 	}, nil
@@ -138,7 +150,7 @@ func (r *Registrar) NotifyRegistrationStatus(
 	r.record("NotifyRegistrationStatus", history.CSICall{Registered: &registered, Message: s.GetError()})
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.status = Status{Notified: true, Registered: registered, Error: s.GetError()}
+	r.status = Status{Asked: r.status.Asked, Notified: true, Registered: registered, Error: s.GetError()}
 	close(r.changed)
 	r.changed = make(chan struct{})
 	return &registration.RegistrationStatusResponse{}, nil

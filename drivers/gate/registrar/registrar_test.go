@@ -2,6 +2,7 @@ package registrar
 
 import (
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -46,12 +47,15 @@ func TestRegistration(t *testing.T) {
 	}
 	ended, end := context.WithCancel(ctx)
 	end()
-	if err := r.Wait(ended); err == nil || !strings.Contains(err.Error(), "said nothing") {
-		t.Fatalf("want an error that says so, got %v", err)
+	if err := r.Wait(ended); !errors.Is(err, ErrNotAsked) {
+		t.Fatalf("want an error that says that nobody asked, got %v", err)
 	}
 	info, err := kubelet.GetInfo(ctx, &registration.InfoRequest{})
 	if err != nil || info.Type != registration.CSIPlugin || info.Name != "d.test" || info.Endpoint != "/plugins/d.test/csi.sock" || len(info.SupportedVersions) != 1 {
 		t.Fatalf("info %v, %v", info, err)
+	}
+	if err := r.Wait(ended); err == nil || errors.Is(err, ErrNotAsked) || !strings.Contains(err.Error(), "said nothing since") {
+		t.Fatalf("want an error that says that the kubelet asked only, got %v", err)
 	}
 	if _, err := kubelet.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{Error: "no NodeGetInfo"}); err != nil {
 		t.Fatal(err)

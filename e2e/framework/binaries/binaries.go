@@ -1,8 +1,9 @@
 // Package binaries provides the real component binaries that a local cluster runs.
 //
-// Contract: Ensure returns paths to executables that have said their own version; each is made at most once per machine and recipe, however
-// many runs ask at the same time, and a build that is killed leaves nothing that looks complete. What a binary is made from is hashed into its
-// place in the cache, so a changed recipe, Go release or module version never meets an old binary.
+// Contract: Ensure returns paths to executables that have said their own version; each is copied, downloaded or built at most once per machine and
+// recipe, however many runs ask at the same time, and a process that is killed leaves nothing that looks complete. What a binary is made from is hashed
+// into its place in the cache, so a changed recipe, Go release, module version or site never meets an old binary. What is copied or downloaded is used
+// only where its SHA-256 is the one that its publisher names.
 //
 // It starts no cluster, and it does not prune entries of other recipes: the cache may be deleted at any time between runs.
 package binaries
@@ -11,6 +12,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -26,10 +28,12 @@ type Options struct {
 	Cache string
 	// Kubernetes is the release, one of kind-configs/versions.yaml; zero means its default.
 	Kubernetes versions.Version
+	// Attacher is a release of external-attacher other than the one that goes with Kubernetes, one of kind-configs/versions.yaml.
+	Attacher versions.Version
 	// Components are names such as "kubelet"; none means all of the release.
 	Components []string
-	// Source makes what is missing; nil means building from Go modules.
-	Source Source
+	// From says where what is missing comes from.
+	From Origin
 	// Out receives progress; nil discards it. On a terminal one line is redrawn each second.
 	Out io.Writer
 }
@@ -44,24 +48,56 @@ type Binary struct {
 // Paths are binaries by component name.
 type Paths map[string]Binary
 
-// Ensure returns the binaries, after making those that are missing or damaged. It may take tens of minutes. Failures to make them are
-// *cluster.EnvironmentError; an unknown version or component is a plain error that lists the known ones.
+// Ensure returns the binaries, after making those that are missing or damaged. A build may take tens of minutes. Failures to make them are
+// *cluster.EnvironmentError; an unknown version, component or origin is a plain error that lists the known ones.
 func Ensure(ctx context.Context, o Options) (Paths, error) {
 	p, err := prepare(ctx, o)
 	if err != nil {
 		return nil, err
 	}
 	paths := Paths{}
-	for _, item := range p.items {
-		line := p.progress.line(item.component)
-		if err := p.cache.ensure(ctx, item, p.source, line); err != nil {
+	for _, choices := range p.choices {
+		c := choices.component
+		line := p.progress.line(c)
+		found, err := p.provide(ctx, choices, line)
+		if err != nil {
 			line.end(map[bool]string{true: "cancelled", false: "failed"}[ctx.Err() != nil])
-			op := fmt.Sprintf("provide %s %s", item.component.Name, item.component.Version)
-			return nil, explain(ctx, op, p.cache.root, err)
+			return nil, explain(ctx, fmt.Sprintf("provide %s %s", c.Name, c.Version), p.cache.root, err)
 		}
-		paths[item.component.Name] = Binary{Path: p.cache.binary(item), Version: item.component.Version}
+		paths[c.Name] = Binary{Path: p.cache.binary(found), Version: c.Version}
 	}
 	return paths, nil
+}
+
+// errNotCached is the absence of a binary where none may be made.
+var errNotCached = errors.New("it is not in the cache, and --binaries cache makes nothing")
+
+// provide returns the first of the choices that is in the cache, or else the first that can be made.
+func (p *prepared) provide(ctx context.Context, choices choices, line *line) (item, error) {
+	for _, i := range choices.items {
+		if _, err := p.cache.check(i, false); err == nil {
+			line.end("cached") // Needs no lock, so a read-only cache will do.
+			return i, nil
+		}
+	}
+	if p.from.mode() == FromCache {
+		return item{}, errNotCached
+	}
+	var failed []error
+	for n, i := range choices.items {
+		err := p.cache.ensure(ctx, i, line)
+		if err == nil {
+			return i, nil
+		}
+		failed = append(failed, err)
+		if !p.from.next(err) {
+			return item{}, errors.Join(failed...)
+		}
+		if n+1 < len(choices.items) {
+			line.note(fmt.Sprintf("no %s (%v): next, %s", i.source.Name(), err, choices.items[n+1].source.Name()))
+		}
+	}
+	return item{}, errors.Join(append(failed, choices.without)...)
 }
 
 // State is what the cache holds of a binary.
@@ -80,6 +116,8 @@ type Status struct {
 	State     State
 	// Size is in bytes; 0 unless cached.
 	Size int64
+	// Source is how a cached binary came here: "build", "download" or "mirror".
+	Source string
 	// Path is where the binary is or would be.
 	Path string
 	// Detail says what is wrong with a damaged entry.
@@ -98,25 +136,38 @@ func survey(ctx context.Context, o Options, deep bool) ([]Status, error) {
 		return nil, err
 	}
 	var all []Status
-	for _, item := range p.items {
-		s := Status{Component: item.component, State: Cached, Path: p.cache.binary(item)}
-		meta, err := p.cache.check(item, deep)
-		switch {
-		case err == nil:
-			s.Size = meta.Size
-		case isMissing(err):
-			s.State = Missing
-		default:
-			s.State, s.Detail = Damaged, err.Error()
-			if deep {
-				if err := p.cache.discard(ctx, item); err != nil {
-					return nil, explain(ctx, "remove damaged "+item.key, p.cache.root, err)
-				}
-			}
+	for _, choices := range p.choices {
+		s, err := p.status(ctx, choices, deep)
+		if err != nil {
+			return nil, err
 		}
 		all = append(all, s)
 	}
 	return all, nil
+}
+
+// status is what the cache holds of a component: a sound entry where one of the choices has one, else a damaged one, else none.
+func (p *prepared) status(ctx context.Context, choices choices, deep bool) (Status, error) {
+	last := choices.items[len(choices.items)-1] // where a build would put it
+	found := Status{Component: last.component, State: Missing, Path: p.cache.binary(last)}
+	for _, i := range choices.items {
+		meta, err := p.cache.check(i, deep)
+		switch {
+		case err == nil && found.State != Cached:
+			found = Status{Component: i.component, State: Cached, Path: p.cache.binary(i), Size: meta.Size, Source: meta.Source}
+		case err == nil, isMissing(err):
+		default:
+			if found.State == Missing {
+				found.State, found.Path, found.Detail = Damaged, p.cache.binary(i), err.Error()
+			}
+			if deep {
+				if err := p.cache.discard(ctx, i); err != nil {
+					return found, explain(ctx, "remove damaged "+i.key, p.cache.root, err)
+				}
+			}
+		}
+	}
+	return found, nil
 }
 
 // CacheKey names the content of the cache that Ensure with the same options leaves: equal keys, equal recipes. It is made for CI caches of
@@ -127,8 +178,10 @@ func CacheKey(ctx context.Context, o Options) (string, error) {
 		return "", err
 	}
 	sum := sha256.New()
-	for _, item := range p.items {
-		fmt.Fprintln(sum, item.key)
+	for _, choices := range p.choices {
+		for _, i := range choices.items {
+			fmt.Fprintln(sum, i.key)
+		}
 	}
 	return fmt.Sprintf("headroom-binaries-%s-%s-%s-%s", p.release.Version, runtime.GOOS, runtime.GOARCH, hex.EncodeToString(sum.Sum(nil))[:keyDigits]), nil
 }
@@ -137,25 +190,43 @@ func CacheKey(ctx context.Context, o Options) (string, error) {
 type prepared struct {
 	release  versions.Release
 	cache    cache
-	source   Source
+	from     Origin
 	progress *progress
-	items    []item
+	choices  []choices
 }
 
-// item is a component together with its place in the cache.
+// choices are what a component may come from, in the order in which they are tried; there is one at least.
+type choices struct {
+	component Component
+	items     []item
+	// without says which source is no choice, and why.
+	without error
+}
+
+// item is a component from one source, with its place in the cache.
 type item struct {
 	component Component
+	source    Source
 	inputs    []string
 	key       string
 }
 
 func prepare(ctx context.Context, o Options) (*prepared, error) {
-	p := &prepared{release: versions.Default(), source: o.Source}
+	p := &prepared{release: versions.Default(), from: o.From}
+	if err := o.From.Check(); err != nil {
+		return nil, err
+	}
 	if o.Kubernetes != "" {
 		var err error
 		if p.release, err = versions.Lookup(o.Kubernetes); err != nil {
 			return nil, err
 		}
+	}
+	if o.Attacher != "" {
+		if _, err := versions.Embedded().LookupAttacher(o.Attacher); err != nil {
+			return nil, err
+		}
+		p.release.Attacher = o.Attacher
 	}
 	set, err := Select(p.release, o.Components)
 	if err != nil {
@@ -169,20 +240,45 @@ func prepare(ctx context.Context, o Options) (*prepared, error) {
 		return nil, cluster.Environment("find the cache of binaries", err)
 	}
 	p.cache = open(root)
-	if p.source == nil {
-		p.source = &Build{}
-	}
 	out := o.Out
 	if out == nil {
 		out = io.Discard
 	}
 	p.progress = newProgress(out, set)
+	sources, err := o.From.sources(root)
+	if err != nil {
+		return nil, cluster.Environment("find the mirror", err)
+	}
 	for _, c := range set {
-		inputs, err := p.source.Inputs(ctx, c)
+		choices, err := plan(ctx, c, sources)
 		if err != nil {
 			return nil, explain(ctx, fmt.Sprintf("plan %s %s", c.Name, c.Version), root, err)
 		}
-		p.items = append(p.items, item{component: c, inputs: inputs, key: key(c, inputs)})
+		if o.From.mode() == FromDownload {
+			choices.items = choices.items[:1] // a build is for what the site does not offer
+		}
+		p.choices = append(p.choices, choices)
 	}
 	return p, nil
+}
+
+// plan lists what a component may come from. A source that cannot say what it would make it from, as a build without Go, is no choice; an error when no
+// other is left.
+func plan(ctx context.Context, c Component, sources []Source) (choices, error) {
+	found := choices{component: c}
+	for _, s := range sources {
+		if !s.Offers(c) {
+			continue
+		}
+		inputs, err := s.Inputs(ctx, c)
+		if err != nil {
+			found.without = errors.Join(found.without, err)
+			continue
+		}
+		found.items = append(found.items, item{component: c, source: s, inputs: inputs, key: key(c, inputs)})
+	}
+	if len(found.items) == 0 {
+		return found, found.without
+	}
+	return found, nil
 }

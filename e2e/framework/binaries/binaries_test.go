@@ -59,7 +59,7 @@ func TestEnsureOfSomeComponents(t *testing.T) {
 	if env := (*cluster.EnvironmentError)(nil); err == nil || errors.As(err, &env) || !strings.Contains(err.Error(), unknown) {
 		t.Errorf("unknown component: got %v", err)
 	}
-	if _, err := Ensure(t.Context(), Options{Cache: w.cache, Kubernetes: "v1.2.3"}); err == nil || !strings.Contains(err.Error(), "known: v1.32.13") {
+	if _, err := Ensure(t.Context(), Options{Cache: w.cache, Kubernetes: "v1.2.3", From: w.from}); err == nil || !strings.Contains(err.Error(), "known: v1.32.13") {
 		t.Errorf("unknown version: got %v", err)
 	}
 }
@@ -144,7 +144,7 @@ func TestVerifyReadsContents(t *testing.T) {
 	if s := w.state("kubelet"); s.State != Cached {
 		t.Errorf("the size is right, so List should not see it; got %+v", s)
 	}
-	all, err := Verify(t.Context(), Options{Cache: w.cache, Components: []string{"kubelet", "etcd"}})
+	all, err := Verify(t.Context(), Options{Cache: w.cache, Components: []string{"kubelet", "etcd"}, From: w.from})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -175,7 +175,7 @@ func TestCacheKey(t *testing.T) {
 	w := newWorld(t)
 	get := func(o Options) string {
 		t.Helper()
-		o.Cache = w.cache
+		o.Cache, o.From = w.cache, w.from
 		k, err := CacheKey(t.Context(), o)
 		if err != nil {
 			t.Fatal(err)

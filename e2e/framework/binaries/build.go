@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -28,6 +29,9 @@ const recipe = "1"
 
 func (*Build) Name() string { return "build" }
 
+// Offers is true: every component has a module.
+func (*Build) Offers(Component) bool { return true }
+
 func (*Build) Words() (doing, done string) { return "building", "built" }
 
 // Inputs asks the go command for its release and target.
@@ -39,6 +43,9 @@ func (b *Build) Inputs(ctx context.Context, c Component) ([]string, error) {
 	inputs := append([]string{"recipe=" + recipe, "module=" + c.Module + "@" + c.Version.String()}, b.toolchain...)
 	for _, a := range buildArgs(c, "") {
 		inputs = append(inputs, "arg="+a)
+	}
+	if c.Main != "" {
+		inputs = append(inputs, "main="+strconv.Quote(c.Main))
 	}
 	for _, e := range fixedEnv() {
 		inputs = append(inputs, "env."+e)
@@ -79,6 +86,9 @@ func buildArgs(c Component, file string) []string {
 	if c.Tags != "" {
 		args = append(args, "-tags", c.Tags)
 	}
+	if c.Main != "" {
+		return append(args, ".")
+	}
 	return append(args, c.Package)
 }
 
@@ -94,6 +104,11 @@ func (*Build) Fetch(ctx context.Context, c Component, file, scratch string) erro
 	env := []string{"GOTMPDIR=" + work}
 	if err := writeModule(ctx, c, module, env); err != nil {
 		return err
+	}
+	if c.Main != "" {
+		if err := os.WriteFile(filepath.Join(module, "main.go"), []byte(c.Main), 0o644); err != nil {
+			return err
+		}
 	}
 	_, err := run(ctx, module, env, buildArgs(c, file)...)
 	return err

@@ -33,8 +33,9 @@ func CacheRoot() (string, error) {
 	return filepath.Join(base, "headroom"), nil
 }
 
-// cache is a directory with three parts. bin/<key>/ holds complete entries only: they arrive there by rename. tmp/<key>.<random>/ holds work
+// cache is a directory with four parts. bin/<key>/ holds complete entries only: they arrive there by rename. tmp/<key>.<random>/ holds work
 // in progress, each owned by the holder of lock/<key>. Lock files stay: removing one that another process has open would give two holders.
+// partial/<key> is a download that broke off, which the next holder of the lock goes on with.
 type cache struct{ root string }
 
 func open(root string) cache { return cache{root} }
@@ -103,34 +104,31 @@ func (c cache) check(i item, deep bool) (meta, error) {
 }
 
 // ensure makes the entry unless it is there.
-func (c cache) ensure(ctx context.Context, i item, from Source, say *line) error {
-	if _, err := c.check(i, false); err == nil {
-		say.end("cached") // Needs no lock, so a read-only cache will do.
-		return nil
-	}
-	unlock, waited, err := acquire(ctx, c.lock(i.key), func(holder string) { say.begin("waiting for another build" + holder) })
+func (c cache) ensure(ctx context.Context, i item, say *line) error {
+	unlock, waited, err := acquire(ctx, c.lock(i.key), func(holder string) { say.begin("waiting for another " + i.source.Name() + holder) })
 	if err != nil {
 		return err
 	}
 	defer unlock()
+	doing, done := i.source.Words()
 	switch _, err := c.check(i, false); {
 	case err == nil && waited:
-		say.end("built by another run in " + say.elapsed())
+		say.end(done + " by another run in " + say.elapsed())
 		return nil
 	case err == nil:
 		say.end("cached")
 		return nil
 	case !isMissing(err):
-		say.note("damaged, building again: " + err.Error())
+		say.note("damaged, " + doing + " again: " + err.Error())
 	}
 	c.sweep(i.key)
 	if err := os.RemoveAll(c.entry(i)); err != nil {
 		return err
 	}
-	return c.make(ctx, i, from, say)
+	return c.make(ctx, i, say)
 }
 
-func (c cache) make(ctx context.Context, i item, from Source, say *line) error {
+func (c cache) make(ctx context.Context, i item, say *line) error {
 	for _, dir := range []string{"tmp", "bin"} {
 		if err := os.MkdirAll(filepath.Join(c.root, dir), 0o755); err != nil {
 			return err
@@ -147,11 +145,11 @@ func (c cache) make(ctx context.Context, i item, from Source, say *line) error {
 			return err
 		}
 	}
-	doing, done := from.Words()
+	doing, done := i.source.Words()
 	say.begin(doing + " ...")
 	began := time.Now()
 	file := filepath.Join(ready, i.component.Name)
-	if err := from.Fetch(ctx, i.component, file, scratch); err != nil {
+	if err := i.source.Fetch(ctx, i.component, file, scratch); err != nil {
 		return err
 	}
 	took := time.Since(began).Round(100 * time.Millisecond)
@@ -163,7 +161,7 @@ func (c cache) make(ctx context.Context, i item, from Source, say *line) error {
 		return err
 	}
 	text, err := json.MarshalIndent(meta{
-		Component: i.component.Name, Version: i.component.Version.String(), Source: from.Name(),
+		Component: i.component.Name, Version: i.component.Version.String(), Source: i.source.Name(),
 		SHA256: sum, Size: size, Took: took.String(), Inputs: i.inputs,
 	}, "", "  ")
 	if err != nil {

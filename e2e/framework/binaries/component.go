@@ -20,6 +20,8 @@ type Component struct {
 	Module string
 	// Package is the import path of the program.
 	Package string
+	// Main is the source of a main package to build in place of Package: a program that its module lets one put together from its parts.
+	Main string
 	// Stamps are linker settings that tell the program its version, as "importpath.variable=value".
 	Stamps []string
 	// Tags are build tags, separated by commas.
@@ -58,13 +60,16 @@ func Of(r versions.Release) Set {
 	})
 }
 
+// kubernetesModule is the Go module of Kubernetes itself.
+const kubernetesModule = "k8s.io/kubernetes"
+
 func kubernetesComponent(r versions.Release, name string) Component {
 	const variable = "k8s.io/component-base/version.git"
 	return Component{
 		Name:    name,
 		Version: r.Version,
-		Module:  "k8s.io/kubernetes",
-		Package: "k8s.io/kubernetes/cmd/" + name,
+		Module:  kubernetesModule,
+		Package: kubernetesModule + "/cmd/" + name,
 		Stamps: []string{
 			variable + "Version=" + r.Version.String(),
 			fmt.Sprintf("%sMajor=%d", variable, r.Version.Major()),

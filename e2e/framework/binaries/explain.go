@@ -12,10 +12,14 @@ import (
 	"headroom/e2e/framework/cluster"
 )
 
-// explain wraps err as an environment error with a remedy, when one is known. A cancelled context stays what it is: nothing is wrong.
+// explain wraps err as an environment error with a remedy, when one is known; one that has a remedy already keeps it. A cancelled context stays what it
+// is: nothing is wrong.
 func explain(ctx context.Context, op, root string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
+	}
+	if env := (*cluster.EnvironmentError)(nil); errors.As(err, &env) && env.Remedy != "" {
+		return fmt.Errorf("%s: %w", op, err)
 	}
 	return &cluster.EnvironmentError{Op: op, Err: err, Remedy: remedy(root, err)}
 }
@@ -26,9 +30,17 @@ func remedy(root string, err error) string {
 		output = failed.output
 	}
 	said := func(text string) bool { return strings.Contains(output, text) }
+	var unavailable *UnavailableError
+	var checksum *ChecksumError
 	switch {
+	case errors.Is(err, errNotCached):
+		return "bring them here with `headroom binaries fetch` on a machine that has a network or Go, or use --binaries auto"
+	case errors.As(err, &checksum):
+		return "do not use the file: find out who changed it, or give another --mirror, or use --binaries build"
 	case errors.Is(err, exec.ErrNotFound):
 		return "install Go and put it on PATH (see https://go.dev/doc/install), then run the command again"
+	case errors.As(err, &unavailable) && output == "":
+		return "put the file and its .sha256 there, or use --binaries auto, which builds what cannot be had; behind a proxy set HTTPS_PROXY"
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT), said("no space left on device"), said("disk quota exceeded"):
 		return "free some space, or set HEADROOM_CACHE (now " + root + ") and GOCACHE to directories on a larger disk: a first build needs about 6 GB"
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR):

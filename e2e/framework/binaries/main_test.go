@@ -18,7 +18,7 @@ import (
 // This test binary is three programs: the tests; a false go command, when it is run as "go"; and a run of its own to be killed, when
 // ensureEnv is set.
 const (
-	ensureEnv = "HEADROOM_TEST_ENSURE" // cache directory, space, component names
+	ensureEnv = "HEADROOM_TEST_ENSURE" // cache directory, mirror or "-", component names
 	fakeEnv   = "HEADROOM_TEST_GO"     // directory of the false go command
 )
 
@@ -28,7 +28,11 @@ func TestMain(m *testing.M) {
 		os.Exit(0)
 	}
 	if words := strings.Fields(os.Getenv(ensureEnv)); len(words) > 0 {
-		if _, err := Ensure(context.Background(), Options{Cache: words[0], Components: words[1:], Out: os.Stdout}); err != nil {
+		from := Origin{Mode: FromMirror, Mirror: words[1]}
+		if words[1] == "-" {
+			from = Origin{Mode: FromBuild}
+		}
+		if _, err := Ensure(context.Background(), Options{Cache: words[0], Components: words[2:], From: from, Out: os.Stdout}); err != nil {
 			fmt.Println(err)
 			os.Exit(1)
 		}
@@ -108,10 +112,11 @@ func fakeBuild(dir string, args []string, steer func(string) (string, bool)) {
 	}
 }
 
-// world is a false go command and an empty cache.
+// world is a false go command and an empty cache. What is missing is built, unless from says otherwise.
 type world struct {
 	t          *testing.T
 	dir, cache string
+	from       Origin
 }
 
 func newWorld(t *testing.T) world {
@@ -120,7 +125,7 @@ func newWorld(t *testing.T) world {
 	if err != nil {
 		t.Fatal(err)
 	}
-	w := world{t: t, dir: t.TempDir(), cache: filepath.Join(t.TempDir(), "cache")}
+	w := world{t: t, dir: t.TempDir(), cache: filepath.Join(t.TempDir(), "cache"), from: Origin{Mode: FromBuild}}
 	path := t.TempDir()
 	if err := os.Symlink(self, filepath.Join(path, "go")); err != nil {
 		t.Fatal(err)
@@ -147,7 +152,7 @@ func (w world) unsteer(name string) {
 // ensure runs Ensure and returns its progress.
 func (w world) ensure(components ...string) (Paths, string, error) {
 	var out buffer
-	paths, err := Ensure(w.t.Context(), Options{Cache: w.cache, Components: components, Out: &out})
+	paths, err := Ensure(w.t.Context(), Options{Cache: w.cache, Components: components, From: w.from, Out: &out})
 	return paths, out.String(), err
 }
 
@@ -168,7 +173,11 @@ func (w world) another(out *buffer, components ...string) *exec.Cmd {
 		w.t.Fatal(err)
 	}
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), ensureEnv+"="+w.cache+" "+strings.Join(components, " "))
+	mirror := "-"
+	if w.from.Mirror != "" {
+		mirror = w.from.Mirror
+	}
+	cmd.Env = append(os.Environ(), ensureEnv+"="+w.cache+" "+mirror+" "+strings.Join(components, " "))
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		w.t.Fatal(err)
@@ -213,7 +222,7 @@ func (w world) pids() (command, compiler int) {
 
 func (w world) state(component string) Status {
 	w.t.Helper()
-	all, err := List(w.t.Context(), Options{Cache: w.cache, Components: []string{component}})
+	all, err := List(w.t.Context(), Options{Cache: w.cache, Components: []string{component}, From: w.from})
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -1,6 +1,8 @@
 package binaries
 
 import (
+	"go/parser"
+	"go/token"
 	"os"
 	"path/filepath"
 	"strings"
@@ -144,6 +146,7 @@ func TestKeyFollowsEveryInput(t *testing.T) {
 		"module":  func(c *Component) { c.Module = "n" },
 		"package": func(c *Component) { c.Package = "m/y" },
 		"stamps":  func(c *Component) { c.Stamps = []string{"a=c"} },
+		"main":    func(c *Component) { c.Main = "package main" },
 	} {
 		c := base
 		change(&c)
@@ -226,9 +229,15 @@ func TestNodeComponentsAreKnownByName(t *testing.T) {
 		if seen[c.Name] || c.Says == "" || c.Package == "" {
 			t.Errorf("component %+v: want a name of its own, a package and what it says", c)
 		}
+		if _, err := parser.ParseFile(token.NewFileSet(), c.Name, c.Main, 0); c.Main != "" && err != nil {
+			t.Errorf("main package of %s: %v", c.Name, err)
+		}
 		seen[c.Name] = true
 	}
 	if args := strings.Join(buildArgs(Component{Package: "p", Tags: "a,b"}, "f"), " "); !strings.HasSuffix(args, "-tags a,b p") {
 		t.Errorf("want the tags before the package, got %q", args)
+	}
+	if args := strings.Join(buildArgs(Component{Package: "p", Main: "package main"}, "f"), " "); !strings.HasSuffix(args, " .") {
+		t.Errorf("want the main package built, got %q", args)
 	}
 }

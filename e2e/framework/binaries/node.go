@@ -10,16 +10,38 @@ import (
 const (
 	containerdVersion versions.Version = "v2.3.7"
 	cniVersion        versions.Version = "v1.9.1"
+	// CoreDNSVersion is the one that kubeadm of the default release asks for; others are told to take it.
+	CoreDNSVersion versions.Version = "v1.14.2"
 )
 
-// OfNode returns what a node image needs in addition to Of: the rest of Kubernetes, the container runtime and the pod network.
+// coreDNSMain is CoreDNS with the plugins of kubeadm's configuration and no others: its own program brings the clients of three clouds.
+const coreDNSMain = `package main
+
+import (
+	"github.com/coredns/coredns/coremain"
+	_ "github.com/coredns/coredns/plugin/cache"
+	_ "github.com/coredns/coredns/plugin/errors"
+	_ "github.com/coredns/coredns/plugin/forward"
+	_ "github.com/coredns/coredns/plugin/health"
+	_ "github.com/coredns/coredns/plugin/kubernetes"
+	_ "github.com/coredns/coredns/plugin/loadbalance"
+	_ "github.com/coredns/coredns/plugin/loop"
+	_ "github.com/coredns/coredns/plugin/metrics"
+	_ "github.com/coredns/coredns/plugin/ready"
+	_ "github.com/coredns/coredns/plugin/reload"
+)
+
+func main() { coremain.Run() }
+`
+
+// OfNode returns what a node image needs in addition to Of: the rest of Kubernetes, the container runtime, the pod network and the cluster's DNS.
 func OfNode(r versions.Release) Set {
 	kubernetes := func(name string, asks ...string) Component {
 		c := kubernetesComponent(r, name)
 		c.Asks = asks
 		return c
 	}
-	set := Set{kubernetes("kubeadm", "version", "-o", "short"), kubernetes("kubectl", "version", "--client")}
+	set := Set{kubernetes("kubeadm", "version", "-o", "short"), kubernetes("kubectl", "version", "--client"), kubernetes("kube-proxy")}
 	const containerd = "github.com/containerd/containerd/v2"
 	for _, name := range []string{"containerd", "containerd-shim-runc-v2", "ctr"} {
 		c := Component{
@@ -34,6 +56,10 @@ func OfNode(r versions.Release) Set {
 		}
 		set = append(set, c)
 	}
+	const coreDNS = "github.com/coredns/coredns"
+	set = append(set, Component{
+		Name: "coredns", Version: CoreDNSVersion, Module: coreDNS, Package: coreDNS, Main: coreDNSMain, Asks: []string{"-version"}, Says: "CoreDNS-" + CoreDNSVersion.Number(),
+	})
 	const plugins = "github.com/containernetworking/plugins"
 	for _, dir := range []string{"ipam/host-local", "main/loopback", "main/ptp", "meta/portmap"} {
 		set = append(set, Component{

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -52,5 +53,15 @@ func TestPlaceThatFailsLeavesNothing(t *testing.T) {
 		if entries, err := os.ReadDir(filepath.Join(root, dir)); err != nil || len(entries) > 0 {
 			t.Errorf("%s: want it empty, got %v (error: %v)", dir, entries, err)
 		}
+	}
+}
+
+// TestPlaceKeepsTheRemedyOfItsMaker: who fills a part knows best what is missing; it need not be Go.
+func TestPlaceKeepsTheRemedyOfItsMaker(t *testing.T) {
+	_, err := Place(t.Context(), t.TempDir(), "part-1", func(string) {}, func(context.Context, string) error {
+		return &cluster.EnvironmentError{Op: "make a root", Err: exec.ErrNotFound, Remedy: "install the tool"}
+	})
+	if err == nil || !strings.Contains(err.Error(), "remedy: install the tool") || strings.Contains(err.Error(), "install Go") {
+		t.Errorf("want the maker's remedy alone, got %v", err)
 	}
 }

@@ -21,7 +21,7 @@ func TestTwoRunsShareOneBuild(t *testing.T) {
 	w.pids()
 	done := make(chan error, 1)
 	go func() {
-		_, err := Ensure(t.Context(), Options{Cache: w.cache, Components: []string{"kubelet"}, Out: &second})
+		_, err := Ensure(t.Context(), Options{Cache: w.cache, Components: []string{"kubelet"}, From: w.from, Out: &second})
 		done <- err
 	}()
 	waiting := fmt.Sprintf("  kubelet v1.36.3  waiting for another build (pid %d)\n", other.Process.Pid)
@@ -104,7 +104,7 @@ func TestCancelKillsTheWholeBuild(t *testing.T) {
 	var out buffer
 	done := make(chan error, 1)
 	go func() {
-		_, err := Ensure(ctx, Options{Cache: w.cache, Components: []string{"kubelet"}, Out: &out})
+		_, err := Ensure(ctx, Options{Cache: w.cache, Components: []string{"kubelet"}, From: w.from, Out: &out})
 		done <- err
 	}()
 	command, compiler := w.pids()
@@ -157,7 +157,7 @@ func TestTwoFailuresDoNotShare(t *testing.T) {
 	w.pids()
 	done := make(chan error, 1)
 	go func() {
-		_, err := Ensure(t.Context(), Options{Cache: w.cache, Components: []string{"kubelet"}, Out: &second})
+		_, err := Ensure(t.Context(), Options{Cache: w.cache, Components: []string{"kubelet"}, From: w.from, Out: &second})
 		done <- err
 	}()
 	eventually(t, "the second run to wait", func() bool { return strings.Contains(second.String(), "waiting") })

@@ -13,6 +13,8 @@ import (
 type Source interface {
 	// Name is recorded beside each binary: "build".
 	Name() string
+	// Offers says whether the source may have c at all.
+	Offers(c Component) bool
 	// Words are for progress, as in "building" and "built".
 	Words() (doing, done string)
 	// Inputs lists all that decides the bytes of c's executable, each as "name=value", in an order that does not change. It needs no network.

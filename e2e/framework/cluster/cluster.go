@@ -103,6 +103,23 @@ type Component interface {
 	Resume(context.Context) error
 }
 
+// Restarter is a Component that cannot stay away, because something else starts it again as soon as it has ended: its Stop is an *UnsupportedError.
+type Restarter interface {
+	// Restart ends the component in the way given, and returns once it is healthy again.
+	Restart(ctx context.Context, how Signal) error
+}
+
+// Restart ends a component and has it started again at once, at the version that it had. It returns once it is healthy.
+func Restart(ctx context.Context, c Component, how Signal) error {
+	if r, ok := c.(Restarter); ok {
+		return r.Restart(ctx, how)
+	}
+	if err := c.Stop(ctx, how); err != nil {
+		return err
+	}
+	return c.Start(ctx, "")
+}
+
 // UnsupportedError is a wish that a provider can never fulfil: a reason to skip what needs it, no failure of anything.
 type UnsupportedError struct {
 	Provider string

@@ -10,6 +10,10 @@ const (
 	MetricFlushed = "scheduler_pod_scheduled_after_flush_total"
 )
 
+// RejectionReason is the kubelet's reason for rejecting a pod for lack of attach capacity, in the pod's status and as a label of MetricRejections
+// (kubernetes pkg/kubelet/volumemanager).
+const RejectionReason = "VolumeAttachmentLimitExceeded"
+
 // Metric is the body of metric/* events: one reading of a component's metrics. Of a component that is read again and again, the first reading is
 // written, each one that differs from the one before, and the last. A reading that failed is a fail with Error, and so is the first one after that
 // succeeds written, whatever it says.

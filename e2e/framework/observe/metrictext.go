@@ -79,3 +79,8 @@ func sample(rest string, want map[string]string) (value float64, found bool, err
 	}
 	return value, true, nil
 }
+
+// Gauge reads one value of a component's metrics and says whether it is shown. Labels beyond those given are summed over.
+func Gauge(text io.Reader, name string, labels map[string]string) (value float64, shown bool, err error) {
+	return counter(text, name, labels)
+}

@@ -55,6 +55,7 @@ func Build(in Input) Report {
 		Run: in.Header.Run, Seed: in.Header.Seed, Provider: in.Header.Provider, Topology: in.Header.Topology,
 		Driver: in.Header.Params.Driver.Name, Versions: in.Header.Versions,
 		Elapsed:      round(b.last - b.clock.start),
+		Rules:        rulesOf(in.Header),
 		Requirements: b.specs.finish(b.last, &b.clock),
 		Environment:  dedupe(append(slices.Clone(in.Environment), b.environment...)),
 		Signals:      b.signals.Finish(),

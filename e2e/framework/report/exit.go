@@ -1,5 +1,7 @@
 package report
 
+import "slices"
+
 // Exit codes of a judged run. 2, bad usage or input, belongs to the command line: a Report never means it.
 const (
 	ExitHeld         = 0
@@ -11,6 +13,25 @@ const (
 // ExitCode is the exit code that r stands for. A violation outranks environment errors, and these outrank inconclusive: a proof stays a proof
 // whatever else went wrong. A status that is none of the named ones fails like a violation.
 func ExitCode(r Report) int { return r.Summarise().ExitCode }
+
+// WorstExit is the exit code of several runs together: the one that outranks the others; none at all is inconclusive. A code that is none of the named
+// ones outranks all.
+func WorstExit(codes ...int) int {
+	if len(codes) == 0 {
+		return ExitInconclusive
+	}
+	rank := []int{ExitHeld, ExitInconclusive, ExitEnvironment, ExitViolated}
+	worst := ExitHeld
+	for _, code := range codes {
+		if !slices.Contains(rank, code) {
+			return code
+		}
+		if slices.Index(rank, code) > slices.Index(rank, worst) {
+			worst = code
+		}
+	}
+	return worst
+}
 
 // Summary counts the rows of a report.
 type Summary struct {

@@ -63,3 +63,20 @@ func TestUnknownStatusFails(t *testing.T) {
 		}
 	}
 }
+
+func TestWorstExit(t *testing.T) {
+	order := []int{ExitHeld, ExitInconclusive, ExitEnvironment, ExitViolated}
+	for i, a := range order {
+		for j, b := range order {
+			if got, want := WorstExit(a, b), order[max(i, j)]; got != want {
+				t.Errorf("%d and %d: want %d, got %d", a, b, want, got)
+			}
+		}
+	}
+	if got := WorstExit(); got != ExitInconclusive {
+		t.Errorf("of no run: want %d, got %d", ExitInconclusive, got)
+	}
+	if got := WorstExit(ExitHeld, 9, ExitViolated); got != 9 {
+		t.Errorf("a code that is none: want it, got %d", got)
+	}
+}

@@ -105,6 +105,33 @@ func TestColourOnlyPaints(t *testing.T) {
 	if Colour(file) {
 		t.Error("want no colour for a file")
 	}
+	if Width(&plain) != 0 || Width(file) != 0 {
+		t.Errorf("want no width of what is no terminal, got %d and %d", Width(&plain), Width(file))
+	}
+}
+
+// TestRowsAreCutAtTheWidth holds that a wider table says more of a row, and a whole one all.
+func TestRowsAreCutAtTheWidth(t *testing.T) {
+	detail := strings.Repeat("word ", 60) + "end"
+	r := Report{Invariants: []InvariantResult{{Name: "a", Status: Held, Detail: detail}}}
+	for width, want := range map[int]int{0: lineWidth, 40: lineWidth, 140: 140, Whole: 0} {
+		var b bytes.Buffer
+		if err := Table(&b, r, Options{Width: width}); err != nil {
+			t.Fatal(err)
+		}
+		var row string
+		for line := range strings.Lines(b.String()) {
+			if strings.HasPrefix(line, "a ") {
+				row = strings.TrimSuffix(line, "\n")
+			}
+		}
+		switch n := utf8.RuneCountInString(row); {
+		case width == Whole && !strings.HasSuffix(row, detail):
+			t.Errorf("whole: want all of the detail, got %q", row)
+		case width != Whole && (n > want || n < want-len("word ") || !strings.HasSuffix(row, "…")):
+			t.Errorf("width %d: want a row cut at %d columns, got %d: %q", width, want, n, row)
+		}
+	}
 }
 
 func TestLongListsAreCut(t *testing.T) {

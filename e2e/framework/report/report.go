@@ -54,13 +54,25 @@ type Report struct {
 	Elapsed Duration  `json:"elapsed" yaml:"elapsed"`
 	Summary Summary   `json:"summary" yaml:"summary"`
 	// Doubts are reasons for which the run as a whole is inconclusive, whatever its rows say.
-	Doubts       []string             `json:"doubts,omitempty" yaml:"doubts,omitempty"`
-	Environment  []EnvironmentProblem `json:"environment,omitempty" yaml:"environment,omitempty"`
-	Requirements []Requirement        `json:"requirements" yaml:"requirements"`
-	Invariants   []InvariantResult    `json:"invariants" yaml:"invariants"`
+	Doubts      []string             `json:"doubts,omitempty" yaml:"doubts,omitempty"`
+	Environment []EnvironmentProblem `json:"environment,omitempty" yaml:"environment,omitempty"`
+	// Rules say what the versions that the run began with do, and so which requirements applied.
+	Rules        []Rule            `json:"rules,omitempty" yaml:"rules,omitempty"`
+	Requirements []Requirement     `json:"requirements" yaml:"requirements"`
+	Invariants   []InvariantResult `json:"invariants" yaml:"invariants"`
 	// Signals are figures of the run. They fail nothing.
 	Signals signals.Signals `json:"signals" yaml:"signals"`
 	Harness Harness         `json:"harness" yaml:"harness"`
+}
+
+// Rule is a feature that some versions do not have, see kind-configs/versions.yaml.
+type Rule struct {
+	// Feature is its name, such as "periodic-refresh".
+	Feature  string           `json:"feature" yaml:"feature"`
+	Boundary history.Boundary `json:"boundary" yaml:"boundary"`
+	Works    bool             `json:"works" yaml:"works"`
+	// Text says what the component does, or what follows where it does not.
+	Text string `json:"text" yaml:"text"`
 }
 
 // Requirement is one spec.

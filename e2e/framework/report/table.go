@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"math"
 	"os"
 	"slices"
 	"strings"
@@ -16,12 +17,18 @@ import (
 	"headroom/e2e/framework/history"
 )
 
-// lineWidth is what the table keeps to. Only lines of evidence, which are not to be broken, and words longer than a line exceed it.
+// lineWidth is what the table keeps to, but for rows where there is more room. Only lines of evidence, which are not to be broken, and words longer than
+// a line exceed it.
 const lineWidth = 100
+
+// Whole is the width of rows that are not cut.
+const Whole = -1
 
 // Options are about how a table looks, not about what it says.
 type Options struct {
 	Colour bool
+	// Width is what rows are cut at, in columns; below 100 it is 100, and Whole cuts nothing.
+	Width int
 	// Dir is the run directory, named at the end; "" leaves the end out.
 	Dir string
 	// Evidence is the directory of the bundles, named at the end; "" for none.
@@ -34,10 +41,27 @@ func Colour(w io.Writer) bool {
 	return ok && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb"
 }
 
+// Width is the width of w in columns where it is a terminal, and 0 where not.
+func Width(w io.Writer) int {
+	f, ok := w.(*os.File)
+	if !ok {
+		return 0
+	}
+	width, _, err := term.GetSize(int(f.Fd()))
+	if err != nil {
+		return 0 // no terminal
+	}
+	return width
+}
+
 // Table prints the report for people: a row for each requirement and invariant, then what went wrong with its evidence, then the counts.
 func Table(w io.Writer, r Report, o Options) error {
-	t := table{colour: o.Colour}
+	t := table{colour: o.Colour, width: max(lineWidth, o.Width)}
+	if o.Width == Whole {
+		t.width = math.MaxInt
+	}
 	t.head(r)
+	t.rules(r)
 	t.rows(r)
 	t.signals(r)
 	t.details(r)
@@ -51,6 +75,7 @@ func Table(w io.Writer, r Report, o Options) error {
 type table struct {
 	out    bytes.Buffer
 	colour bool
+	width  int // of rows
 }
 
 func (t *table) line(format string, args ...any) {
@@ -137,7 +162,7 @@ func (t *table) rows(r Report) {
 		boundary = max(boundary, min(len(history.ControllerManager), utf8.RuneCountInString(c.boundary)))
 		verdict = max(verdict, len(c.status.word()))
 	}
-	rest := max(0, lineWidth-name-boundary-verdict-count-4*2)
+	rest := max(0, t.width-name-boundary-verdict-count-4*2)
 	row := func(c cells) {
 		word := c.status.word()
 		t.line("%s  %s  %s%s  %*s  %s", pad(clip(oneLine(c.name), name), name), pad(clip(oneLine(cmp.Or(c.boundary, "-")), boundary), boundary),

@@ -98,7 +98,9 @@ func (p *player) component(ctx context.Context, s *scenario.Component) error {
 	case scenario.Kill:
 		err = c.Stop(ctx, cluster.Kill)
 	case scenario.Restart:
-		if err = c.Stop(ctx, cluster.Terminate); err == nil {
+		if s.Version == "" {
+			err = cluster.Restart(ctx, c, cluster.Terminate)
+		} else if err = c.Stop(ctx, cluster.Terminate); err == nil {
 			err = c.Start(ctx, s.Version)
 		}
 	case scenario.Pause:

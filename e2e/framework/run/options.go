@@ -8,26 +8,21 @@
 package run
 
 import (
-	"context"
 	"crypto/rand"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"maps"
 	mathrand "math/rand/v2"
 	"os"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"time"
 
 	"headroom/drivers"
 	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster/kind"
 	"headroom/e2e/framework/history"
-	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/scenario"
 	"headroom/e2e/framework/versions"
 )
@@ -50,6 +45,10 @@ type Options struct {
 	// Components are versions of single components, and Gates their feature gates.
 	Components map[string]versions.Version
 	Gates      map[string]map[string]bool
+	// AllowUnsupportedSkew runs versions together that the Kubernetes version skew policy does not support.
+	AllowUnsupportedSkew bool
+	// From says where binaries come from that the cache does not have.
+	From binaries.Origin
 	// Figures override what the driver declares of its policy; zero ones stay.
 	Figures scenario.Figures
 	// Cache is the root of the binaries' cache; "" means the user's.
@@ -113,7 +112,10 @@ func prepare(o Options) (*plan, error) {
 	if o.Kubernetes == "" {
 		p.Kubernetes = versions.Default().Version
 	}
-	if _, err := versions.Lookup(p.Kubernetes); err != nil {
+	if err := p.checkVersions(); err != nil {
+		return nil, err
+	}
+	if err := p.From.Check(); err != nil {
 		return nil, &InputError{Err: err}
 	}
 	if err := p.checkProvider(); err != nil {
@@ -137,11 +139,11 @@ func prepare(o Options) (*plan, error) {
 		Schema: history.Schema, Run: p.run, Seed: p.Seed, Provider: p.Provider, Topology: p.topology.Name, Versions: map[string]string{},
 		Params: history.Params{Slack: history.Duration(DefaultSlack), Driver: p.definition.Params()},
 	}
-	return p, makeRunDir(p.RunDir)
+	return p, MakeRunDir(p.RunDir)
 }
 
-// makeRunDir makes an empty run directory, or takes an empty one.
-func makeRunDir(dir string) error {
+// MakeRunDir makes an empty run directory, or takes an empty one. Its errors are *InputError.
+func MakeRunDir(dir string) error {
 	fresh := "give an empty or a new directory with --run-dir"
 	entries, err := os.ReadDir(dir)
 	switch {
@@ -159,28 +161,4 @@ func makeRunDir(dir string) error {
 		return &InputError{Err: fmt.Errorf("run directory %s cannot be written: %w", dir, err), Remedy: fresh}
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
-}
-
-// ensureBinaries gets the executables and notes their versions in the header.
-func (p *plan) ensureBinaries(ctx context.Context) (binaries.Paths, error) {
-	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: p.Cache, Kubernetes: p.Kubernetes, Out: p.Out})
-	if err != nil {
-		return nil, err
-	}
-	for _, name := range slices.Sorted(maps.Keys(p.Components)) {
-		other, err := binaries.Ensure(ctx, binaries.Options{Cache: p.Cache, Kubernetes: p.Components[name], Components: []string{name}, Out: p.Out})
-		if err != nil {
-			return nil, err
-		}
-		paths[name] = other[name]
-	}
-	for name, b := range paths {
-		p.header.Versions[name] = b.Version.String()
-	}
-	for component, gates := range p.Gates {
-		for gate, on := range gates { // as checks look for them: what is not the version's default
-			p.header.Versions[component+"/"+gate] = strconv.FormatBool(on)
-		}
-	}
-	return paths, writeJSON(filepath.Join(p.RunDir, report.FileHeader), p.header)
 }

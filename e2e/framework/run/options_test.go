@@ -4,8 +4,12 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+
+	"headroom/e2e/framework/binaries"
+	"headroom/e2e/framework/versions"
 )
 
 func TestPrepareRefusesBadInput(t *testing.T) {
@@ -25,6 +29,15 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 		"no definition":        {Options{Driver: "/nowhere/driver.yaml"}, []string{"/nowhere/driver.yaml", "no such file"}},
 		"broken definition":    {Options{Driver: broken}, []string{broken + ":3", "nmae"}},
 		"unknown version":      {Options{Kubernetes: "v1.2.3"}, []string{"v1.2.3", "v1.36.3"}},
+		"unknown component":    {Options{Components: map[string]versions.Version{"kublet": "v1.36.3"}}, []string{`"kublet"`, "kube-apiserver, "}},
+		"unknown attacher":     {Options{Components: map[string]versions.Version{"csi-attacher": "v4.9.0"}}, []string{"csi-attacher", "v4.9.0", "v4.12.0"}},
+		"unsupported skew":     {Options{Components: map[string]versions.Version{"kubelet": "v1.32.13"}}, []string{"kubelet v1.32.13", "3 minor versions", "--allow-unsupported-skew"}},
+		"kubelet newer":        {Options{Components: map[string]versions.Version{"kubelet": "v1.37.2"}}, []string{"must not be newer than kube-apiserver"}},
+		"locked gate":          {Options{Gates: gates("kubelet", false)}, []string{"locked to true", "older version"}},
+		"gate too early":       {Options{Kubernetes: "v1.32.13", Gates: gates("kubelet", true)}, []string{"kubelet v1.32.13", "no feature gate"}},
+		"gate of etcd":         {Options{Gates: gates("etcd", true)}, []string{`"etcd"`, "kubelet"}},
+		"component on kind":    {Options{Provider: "kind", Components: map[string]versions.Version{"kubelet": "v1.35.4"}}, []string{"provider kind", "--topology"}},
+		"no mirror":            {Options{From: binaries.Origin{Mode: binaries.FromMirror}}, []string{"--mirror"}},
 		"unknown provider":     {Options{Provider: "cloud"}, []string{`"cloud"`, "local, kind"}},
 		"topology for local":   {Options{Topology: "one-worker"}, []string{`"one-worker"`, "--provider kind"}},
 		"unknown topology":     {Options{Provider: "kind", Topology: "none"}, []string{`"none"`, "one-worker", "older-worker"}},
@@ -48,6 +61,33 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func gates(component string, on bool) map[string]map[string]bool {
+	return map[string]map[string]bool{component: {versions.MutableCSINodeAllocatableCount: on}}
+}
+
+func TestPrepareTakesAnUnsupportedSkewThatIsAllowed(t *testing.T) {
+	o := Options{RunDir: filepath.Join(t.TempDir(), "run"), Components: map[string]versions.Version{"kubelet": "v1.37.2"}, AllowUnsupportedSkew: true}
+	if _, err := prepare(o); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestWantedBinaries: a component with a version of its own is not made at the run's version too, which would take many minutes.
+func TestWantedBinaries(t *testing.T) {
+	p, err := prepare(Options{
+		RunDir: filepath.Join(t.TempDir(), "run"), Components: map[string]versions.Version{"kubelet": "v1.35.4", "csi-attacher": "v4.11.0"},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := map[versions.Version][]string{
+		"v1.36.3": {"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "csi-attacher"}, "v1.35.4": {"kubelet"},
+	}
+	if got := p.wanted(); !reflect.DeepEqual(got, want) {
+		t.Errorf("want %v, got %v", want, got)
 	}
 }
 

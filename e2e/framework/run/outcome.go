@@ -48,10 +48,10 @@ func (s *Session) EndSpec(r Requirement, o Outcome) {
 	case o.NotTried != "":
 		phase, body.Outcome, body.Boundary, body.Message = history.Unknown, "Inconclusive", history.Driver, "not tried: "+o.NotTried
 	case o.Failure == nil:
+	case errors.As(o.Failure, &env), errors.As(o.Failure, &unreached): // before the driver, which may have failed for that very reason on another node
+		phase, body.Outcome, body.Boundary = history.Unknown, "Inconclusive", history.Harness
 	case errors.As(o.Failure, &driver):
 		phase, body.Outcome, body.Boundary = history.Fail, "Violated", history.Driver
-	case errors.As(o.Failure, &env), errors.As(o.Failure, &unreached):
-		phase, body.Outcome, body.Boundary = history.Unknown, "Inconclusive", history.Harness
 	case errors.As(o.Failure, &other):
 		phase, body.Outcome, body.Boundary = history.Fail, "Violated", other.boundary
 	default:
@@ -69,7 +69,8 @@ const fileDriverDown = "driver-down"
 // NoteDriverDown remembers, for all processes of the run, that the driver did not come up in a spec. Each further spec would wait for it as long.
 func (s *Session) NoteDriverDown(r Requirement, err error) {
 	var driver *cluster.DriverError
-	if !errors.As(err, &driver) {
+	var env *cluster.EnvironmentError
+	if !errors.As(err, &driver) || errors.As(err, &env) {
 		return
 	}
 	why := fmt.Sprintf("the driver did not come up in %s", r.ID)

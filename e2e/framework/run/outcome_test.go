@@ -69,7 +69,11 @@ func TestEndSpecKeepsTheEnvironmentApart(t *testing.T) {
 			history.Harness},
 		"API server not reached": {fmt.Errorf("read: %w", &url.Error{Op: "Get", URL: "https://x", Err: errors.New("refused")}), history.Unknown, "Inconclusive",
 			history.Harness},
-		"driver":        {BenchFailure(&cluster.DriverError{Driver: "d", Err: errors.New("exit 7")}), history.Fail, "Violated", history.Driver},
+		"driver": {BenchFailure(&cluster.DriverError{Driver: "d", Err: errors.New("exit 7")}), history.Fail, "Violated", history.Driver},
+		"driver beside environment": {
+			errors.Join(&cluster.DriverError{Driver: "d", Err: errors.New("x")}, cluster.Environment("add node n2", errors.New("no room"))),
+			history.Unknown, "Inconclusive", history.Harness,
+		},
 		"driver joined": {errors.Join(&cluster.DriverError{Driver: "d", Err: errors.New("x")}, errors.New("undo")), history.Fail, "Violated", history.Driver},
 		"bench":         {BenchFailure(errors.New("no namespace")), history.Unknown, "Inconclusive", history.Harness},
 		"blamed":        {Blame(history.Scheduler, errors.New("x")), history.Fail, "Violated", history.Scheduler},
@@ -109,7 +113,12 @@ func TestDriverThatIsDownIsNotTriedAgain(t *testing.T) {
 	if why := s.DriverDown(); why != "" {
 		t.Fatalf("want nothing said of the driver, got %q", why)
 	}
-	s.NoteDriverDown(r, BenchFailure(&cluster.DriverError{Driver: "d", Err: errors.New("exit 7")}))
+	down := &cluster.DriverError{Driver: "d", Err: errors.New("exit 7")}
+	s.NoteDriverDown(r, errors.Join(down, cluster.Environment("add node n2", errors.New("no room"))))
+	if why := s.DriverDown(); why != "" {
+		t.Errorf("the environment failed with it: want the driver tried again, got %q", why)
+	}
+	s.NoteDriverDown(r, BenchFailure(down))
 	if why := s.DriverDown(); !strings.Contains(why, "first") {
 		t.Fatalf("want the first spec that met it named, got %q", why)
 	}

@@ -35,8 +35,12 @@ func (b *Bench) StartAgain(ctx context.Context, id string) {
 	b.Check(cluster.Environment("start "+id, b.Part(ctx, id).Start(ctx, "")))
 }
 
-// Restart stops a component in the way given and starts it again after a while.
+// Restart stops a component in the way given and starts it again after a while. Without a while it suits what cannot stay away, too.
 func (b *Bench) Restart(ctx context.Context, id string, how cluster.Signal, down time.Duration) {
+	if down == 0 {
+		b.Check(cluster.Environment("restart "+id, cluster.Restart(ctx, b.Part(ctx, id), how)))
+		return
+	}
 	b.Stop(ctx, id, how)
 	interrupted := Pause(ctx, down)
 	b.StartAgain(ctx, id)

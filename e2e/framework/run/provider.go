@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"slices"
@@ -34,6 +35,12 @@ func (p *plan) checkProvider() (err error) {
 		}
 		return nil
 	}
+	if len(p.Components)+len(p.Gates) > 0 {
+		return &InputError{
+			Err:    errors.New("provider kind: a node runs one version of Kubernetes with the gates of its configuration: no single component can be chosen"),
+			Remedy: "give workers of another version in a --topology, or choose --provider local",
+		}
+	}
 	if p.Topology == "" {
 		p.Topology = kind.DefaultTopology
 	}
@@ -61,7 +68,7 @@ func (p *plan) newProvider(ctx context.Context) (cluster.Provider, error) {
 func (p *plan) kind() (cluster.Provider, error) {
 	provider, err := kind.New(kind.Options{
 		Run: p.run, RunDir: p.RunDir, Topology: p.topology, Drivers: map[string]string{p.definition.Name: p.reference}, Seed: p.Seed, Port: p.Port,
-		Cache: p.Cache, Out: p.Out,
+		Cache: p.Cache, From: p.From, Out: p.Out,
 	})
 	if err != nil {
 		return nil, &InputError{Err: err}
@@ -73,6 +80,9 @@ func (p *plan) kind() (cluster.Provider, error) {
 	p.header.Versions = provider.Versions(release)
 	return provider, writeJSON(filepath.Join(p.RunDir, report.FileHeader), p.header)
 }
+
+// equipped is a cluster that knows only once it is there which executables of its components this machine has.
+type equipped interface{ Executables() map[string]string }
 
 // attach reaches the cluster of a run that another process made.
 func attach(ctx context.Context, dir string, info joinInfo) (cluster.Cluster, error) {
@@ -98,10 +108,4 @@ func (p *plan) local(paths binaries.Paths) (cluster.Provider, error) {
 		o.Versions[name] = b.Version
 	}
 	return local.New(o)
-}
-
-// fetch gets a component's executable at another Kubernetes version, for upgrades.
-func (p *plan) fetch(ctx context.Context, component string, v versions.Version) (string, error) {
-	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: p.Cache, Kubernetes: v, Components: []string{component}, Out: p.Out})
-	return paths[component].Path, err
 }

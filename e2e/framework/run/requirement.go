@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/versions"
 )
 
 // Requirement is one thing that a driver or Kubernetes must do, with the spec that puts it to the test.
@@ -24,12 +25,46 @@ type Requirement struct {
 	Labels []string
 	// Setup is the bench that the spec runs on.
 	Setup Setup
-	// Unless says why the requirement does not apply to a run, "" where it does; nil means that it always applies.
+	// Needs are features of kind-configs/versions.yaml without which the requirement does not apply.
+	Needs []string
+	// Lacks are features of which one must be missing: the requirement says what holds instead, where a version or a gate does not have them all.
+	Lacks []string
+	// Unless says why the requirement does not apply to a run for another reason, "" where it does; nil means that there is none.
 	Unless func(history.Header) string
 	// Limit bounds the spec, the bench's making included.
 	Limit time.Duration
 	// Test runs the spec. It fails through Bench.Check or gomega, and may return early when ctx ends.
 	Test func(ctx context.Context, b *Bench)
+}
+
+// Inapplicable says why the requirement does not apply to a run, "" where it does.
+func (r Requirement) Inapplicable(h history.Header) string {
+	for _, name := range r.Needs {
+		if a := versions.Embedded().Works(name, h.Versions); !a.Works {
+			return a.Text()
+		}
+	}
+	if why := r.Contrary(h.Versions); why != "" {
+		return why
+	}
+	if r.Unless != nil {
+		return r.Unless(h)
+	}
+	return ""
+}
+
+// Contrary says why a requirement on versions that lack something does not apply to those that ran, "" where it does or is no such requirement: they
+// have it all.
+func (r Requirement) Contrary(ran map[string]string) string {
+	var has []string
+	for _, name := range r.Lacks {
+		a := versions.Embedded().Works(name, ran)
+		if !a.Works {
+			return ""
+		}
+		has = append(has, a.Text())
+	}
+	return strings.Join(has, ", ")
 }
 
 // Labels of requirements.
@@ -52,6 +87,8 @@ func Register(r Requirement) {
 	switch {
 	case r.ID == "" || r.Claim == "" || r.Source == "" || r.Boundary == "" || r.Test == nil:
 		panic(fmt.Sprintf("requirement %q: want ID, Claim, Source, Boundary and Test", r.ID))
+	case slices.ContainsFunc(slices.Concat(r.Needs, r.Lacks), func(name string) bool { _, known := versions.Embedded().Feature(name); return !known }):
+		panic(fmt.Sprintf("requirement %q: Needs %q, Lacks %q: want features of kind-configs/versions.yaml", r.ID, r.Needs, r.Lacks))
 	case slices.ContainsFunc(requirements, func(o Requirement) bool { return o.ID == r.ID }):
 		panic(fmt.Sprintf("requirement %q is registered twice", r.ID))
 	}

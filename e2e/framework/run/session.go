@@ -98,6 +98,9 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 	if s.Cluster, err = provider.Create(ctx, scenario.Topology{Kubernetes: p.Kubernetes}); err != nil {
 		return nil, err
 	}
+	if c, ok := s.Cluster.(equipped); ok {
+		s.Binaries = c.Executables()
+	}
 	if err := s.open(ctx); err != nil {
 		return nil, err
 	}

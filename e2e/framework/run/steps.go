@@ -101,7 +101,7 @@ func (b *Bench) StillRunning(ctx context.Context, pod *corev1.Pod) {
 const Rejection = 138 * time.Second
 
 // RejectionReason is the reason of a pod that was rejected for lack of attach capacity.
-const RejectionReason = "VolumeAttachmentLimitExceeded"
+const RejectionReason = history.RejectionReason
 
 // Administrator is the API user in whose name specs write.
 const Administrator = "headroom-admin"

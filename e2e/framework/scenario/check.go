@@ -166,7 +166,7 @@ func (c *checker) component(at string, p *Component) {
 	if !slices.Contains(Actions, p.Do) {
 		c.Fail(at+".do", "write one of these", "want one of %v, got %q", Actions, p.Do)
 	}
-	c.version(at+".version", p.Version)
+	c.version(at+".version", "", p.Version)
 	if p.Version != "" && (p.Do != Start && p.Do != Restart || !slices.Contains(kinds, string(p.Target.Class))) {
 		c.Fail(at+".version", "remove it", "only start and restart of %s take a version", strings.Join(kinds, ", "))
 	}

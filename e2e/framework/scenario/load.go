@@ -1,6 +1,7 @@
 package scenario
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"regexp"
@@ -79,20 +80,21 @@ func (c *checker) head() {
 	}
 }
 
-// kinds are the components whose versions a topology chooses.
-var kinds = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"}
+// kinds are the components whose versions a step chooses: all that have the version of a Kubernetes release.
+var kinds = slices.DeleteFunc(slices.Clone(versions.Versioned), func(kind string) bool { return kind == versions.AttacherComponent })
 
 func (c *checker) layout() {
 	l := c.s.Topology
-	c.version("topology.kubernetes", l.Kubernetes)
+	c.version("topology.kubernetes", "", l.Kubernetes)
 	for _, kind := range slices.Sorted(maps.Keys(l.Components)) {
 		at := strict.Join("topology.components", kind)
-		if !slices.Contains(kinds, kind) {
-			c.Fail(at, "correct its name, or remove it", "unknown component %q; known: %s", kind, strings.Join(kinds, ", "))
+		if !slices.Contains(versions.Versioned, kind) {
+			c.Fail(at, "correct its name, or remove it", "unknown component %q; known: %s", kind, strings.Join(versions.Versioned, ", "))
 			continue
 		}
-		c.version(at, l.Components[kind])
+		c.version(at, kind, l.Components[kind])
 	}
+	c.skew()
 	for _, kind := range slices.Sorted(maps.Keys(l.Gates)) {
 		c.gates(kind, l.Gates[kind])
 	}
@@ -106,39 +108,46 @@ func (c *checker) layout() {
 	}
 }
 
-func (c *checker) version(field string, v versions.Version) {
+// version checks that there is such a version of a component; "" is any of Kubernetes.
+func (c *checker) version(field, component string, v versions.Version) {
 	if v == "" {
 		return
 	}
-	if _, err := versions.Lookup(v); err != nil {
+	if err := versions.Embedded().Row(component, v); err != nil {
 		c.Fail(field, "name a known one, or add a row to kind-configs/versions.yaml", "%v", err)
 	}
 }
 
-// gated are the components that take feature gates.
-var gated = append(slices.Clone(kinds), "csi-attacher")
+// skew checks the topology's versions against the version skew policy.
+func (c *checker) skew() {
+	l := c.s.Topology
+	release, err := versions.Lookup(l.Release())
+	if err != nil {
+		return // a problem already
+	}
+	all, err := release.Of().With(l.Components)
+	if err != nil || l.AllowUnsupportedSkew {
+		return
+	}
+	if err := versions.Embedded().Skew.Check(all); err != nil {
+		c.Fail("topology.components", "choose other versions, or write allowUnsupportedSkew: true below topology", "%v", err)
+	}
+}
 
 func (c *checker) gates(kind string, gates map[string]bool) {
 	at := strict.Join("topology.gates", kind)
-	if !slices.Contains(gated, kind) {
-		c.Fail(at, "correct its name, or remove it", "unknown component %q; known: %s", kind, strings.Join(gated, ", "))
+	if !slices.Contains(versions.Versioned, kind) {
+		c.Fail(at, "correct its name, or remove it", "unknown component %q; known: %s", kind, strings.Join(versions.Versioned, ", "))
 		return
 	}
-	v := c.s.Topology.Version(kind)
-	var find func(string) versions.Gate
-	if r, err := versions.Lookup(v); err == nil {
-		find = r.Gate
-	} else if a, err := versions.Embedded().LookupAttacher(v); err == nil {
-		find = a.Gate
-	} else {
+	table, v := versions.Embedded(), c.s.Topology.Version(kind)
+	if table.Row(kind, v) != nil {
 		return // its version is a problem already
 	}
 	for _, gate := range slices.Sorted(maps.Keys(gates)) {
-		switch g := find(gate); {
-		case g.Stage == versions.Absent:
-			c.Fail(strict.Join(at, gate), "remove it", "%s %s has no feature gate %q that Headroom knows", kind, v, gate)
-		case g.Locked && g.Enabled != gates[gate]:
-			c.Fail(strict.Join(at, gate), "remove it, or choose an older version", "%s %s has %s locked to %t and would exit", kind, v, gate, g.Enabled)
+		var bad *versions.GateError
+		if err := table.CheckGate(kind, v, gate, gates[gate]); errors.As(err, &bad) {
+			c.Fail(strict.Join(at, gate), bad.Remedy(), "%v", bad)
 		}
 	}
 }

@@ -51,8 +51,10 @@ type Metadata struct {
 type Layout struct {
 	// Kubernetes is the version of every component that is not named in Components; the default version when left out.
 	Kubernetes versions.Version `yaml:"kubernetes,omitempty"`
-	// Components are versions of single components: kube-apiserver, kube-controller-manager, kube-scheduler, kubelet.
+	// Components are versions of single components: kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, csi-attacher.
 	Components map[string]versions.Version `yaml:"components,omitempty"`
+	// AllowUnsupportedSkew takes components that the Kubernetes version skew policy does not let run together.
+	AllowUnsupportedSkew bool `yaml:"allowUnsupportedSkew,omitempty"`
 	// Gates are feature gates by component, such as kubelet: {MutableCSINodeAllocatableCount: true}.
 	Gates map[string]map[string]bool `yaml:"gates,omitempty"`
 	// Nodes are the scenario's own. Targets count them from 1.
@@ -106,7 +108,7 @@ func (l Layout) Version(component string) versions.Version {
 	switch {
 	case err != nil:
 		return ""
-	case component == "csi-attacher":
+	case component == versions.AttacherComponent:
 		return release.Attacher
 	case component == "etcd":
 		return release.Etcd

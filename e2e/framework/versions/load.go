@@ -38,6 +38,7 @@ func check(d *strict.File, t Table) {
 			d.Fail(skew.field, "write the number of minor versions", "want 0 to 5 minor versions, got %d", skew.minors)
 		}
 	}
+	checkFeatures(d, t.Features)
 	var attachers []Version
 	for i, a := range t.Attachers {
 		at := fmt.Sprintf("attachers[%d]", i)
@@ -60,6 +61,40 @@ func check(d *strict.File, t Table) {
 		d.Fail("default", "add its row, or name another", "kubernetes version %q has no row in kubernetes; known: %s", t.DefaultVersion, join(known))
 	}
 }
+
+// checkFeatures wants each feature that the code names, once, in a component that can have it.
+func checkFeatures(d *strict.File, features []Feature) {
+	var seen []string
+	for i, f := range features {
+		at := fmt.Sprintf("features[%d]", i)
+		switch {
+		case !slices.Contains(knownFeatures, f.Name):
+			d.Fail(at+".name", "correct its name, or remove it", "unknown feature %q; known: %s", f.Name, strings.Join(knownFeatures, ", "))
+		case slices.Contains(seen, f.Name):
+			d.Fail(at+".name", "remove one of the two", "feature %q has two rows", f.Name)
+		}
+		seen = append(seen, f.Name)
+		if !slices.Contains(featured, f.Component) {
+			d.Fail(at+".component", "correct its name", "want one of %s, got %q", strings.Join(featured, ", "), f.Component)
+		}
+		if !slices.Contains(knownGates, f.Gate) {
+			d.Fail(at+".gate", "correct its name", "unknown feature gate %q; known: %s", f.Gate, strings.Join(knownGates, ", "))
+		}
+		for field, text := range map[string]string{"does": f.Does, "without": f.Without} {
+			if !strings.Contains(text, "{}") {
+				d.Fail(at+"."+field, "write {} where the component stands", "want {} in %q", text)
+			}
+		}
+	}
+	for _, name := range knownFeatures {
+		if !slices.Contains(seen, name) {
+			d.Fail("features", "add its row", "feature %q has no row", name)
+		}
+	}
+}
+
+// featured are the components that features may be of.
+var featured = []string{"kube-apiserver", "kubelet", AttacherComponent}
 
 // checkVersion requires the canonical form, so that versions can be compared as text.
 func checkVersion(d *strict.File, field string, v Version) bool {

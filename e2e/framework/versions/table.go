@@ -81,6 +81,7 @@ func gate(gates map[string]Gate, name string) Gate {
 type Table struct {
 	DefaultVersion Version    `yaml:"default"`
 	Skew           Skew       `yaml:"skew"`
+	Features       []Feature  `yaml:"features"`
 	Attachers      []Attacher `yaml:"attachers"`
 	Kubernetes     []Release  `yaml:"kubernetes"`
 }
@@ -115,6 +116,43 @@ func (t Table) LookupAttacher(v Version) (Attacher, error) {
 		known = append(known, a.Version)
 	}
 	return Attacher{}, fmt.Errorf("external-attacher version %q is not known; known: %s", v, join(known))
+}
+
+// Find returns the row that a person means: a version such as "v1.36.3" or "1.36.3", or a minor release such as "1.36". The error lists the
+// versions that the table has.
+func (t Table) Find(s string) (Release, error) {
+	var minor Minor
+	if minor.UnmarshalText([]byte("v"+strings.TrimPrefix(s, "v"))) == nil {
+		for _, r := range slices.Backward(t.Kubernetes) {
+			if r.Version.MinorOf() == minor {
+				return clone(r), nil
+			}
+		}
+		return Release{}, fmt.Errorf("kubernetes minor release %q is not known; known: %s", s, join(t.Known()))
+	}
+	v, err := Parse(s)
+	if err != nil {
+		return Release{}, fmt.Errorf("%w or 1.36", err)
+	}
+	return t.Lookup(v)
+}
+
+// FindAttacher returns the row that a person means: an external-attacher version such as "v4.12.0", or a minor release such as "4.12".
+func (t Table) FindAttacher(s string) (Attacher, error) {
+	var minor Minor
+	if minor.UnmarshalText([]byte("v"+strings.TrimPrefix(s, "v"))) == nil {
+		for _, a := range slices.Backward(t.Attachers) {
+			if a.Version.MinorOf() == minor {
+				return t.LookupAttacher(a.Version)
+			}
+		}
+		return t.LookupAttacher(Version("v" + strings.TrimPrefix(s, "v")))
+	}
+	v, err := Parse(s)
+	if err != nil {
+		return Attacher{}, fmt.Errorf("external-attacher %w or 4.12", err)
+	}
+	return t.LookupAttacher(v)
 }
 
 // Default returns the row of the default version.

@@ -53,12 +53,13 @@ func TestGateByRelease(t *testing.T) {
 			t.Errorf("%s %s: want %+v, got %+v", c.version, c.gate, c.want, got)
 		}
 	}
-	a, err := Embedded().LookupAttacher("v4.12.0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if got, want := a.Gate(MutableCSINodeAllocatableCount), (Gate{Stage: GA, Enabled: true}); got != want {
-		t.Errorf("attacher v4.12.0: want %+v, got %+v", want, got)
+	for version, want := range map[Version]Gate{"v4.11.0": {Stage: Alpha}, "v4.12.0": {Stage: GA, Enabled: true}, "v4.13.0": {Stage: GA, Enabled: true}} {
+		a, err := Embedded().LookupAttacher(version)
+		if err != nil {
+			t.Error(err)
+		} else if got := a.Gate(MutableCSINodeAllocatableCount); got != want {
+			t.Errorf("attacher %s: want %+v, got %+v", version, want, got)
+		}
 	}
 }
 
@@ -68,7 +69,7 @@ func TestUnknownVersionListsKnown(t *testing.T) {
 		t.Errorf("want the version and the known ones, got: %v", err)
 	}
 	_, err = Embedded().LookupAttacher("v4.1.0")
-	if err == nil || !strings.Contains(err.Error(), "known: v4.12.0, v4.13.0") {
+	if err == nil || !strings.Contains(err.Error(), "known: v4.11.0, v4.12.0, v4.13.0") {
 		t.Errorf("want the known attachers, got: %v", err)
 	}
 }
@@ -97,6 +98,13 @@ kubernetes:
       MutableCSINodeAllocatableCount: {stage: ga, enabled: true, locked: true}
     etcd: v3.6.16
     attacher: v4.12.0
+features:
+  - {name: period-stored, component: kube-apiserver, since: v1.33, gate: MutableCSINodeAllocatableCount, field: CSIDriver.spec.x, does: "{} a", without: "{} b"}
+  - {name: count-mutable, component: kube-apiserver, since: v1.33, gate: MutableCSINodeAllocatableCount, does: "{} a", without: "{} b"}
+  - {name: error-code-stored, component: kube-apiserver, since: v1.33, gate: MutableCSINodeAllocatableCount, does: "{} a", without: "{} b"}
+  - {name: periodic-refresh, component: kubelet, since: v1.33, gate: MutableCSINodeAllocatableCount, does: "{} a", without: "{} b"}
+  - {name: pod-rejection, component: kubelet, since: v1.34, gate: MutableCSINodeAllocatableCount, does: "{} a", without: "{} b"}
+  - {name: error-code-set, component: csi-attacher, since: v4.10, gate: MutableCSINodeAllocatableCount, does: "{} a", without: "{} b"}
 `
 
 func TestLoadRefuses(t *testing.T) {
@@ -142,6 +150,19 @@ func TestLoadRefuses(t *testing.T) {
 			`f.yaml:9: kubernetes[0].gates.MutableCSINodeAllocatableCount.stage: want alpha, beta or ga, got "absent"`},
 		{"locked beta", "locked: false", "locked: true",
 			`f.yaml:9: kubernetes[0].gates.MutableCSINodeAllocatableCount.locked: only a gate of stage ga`},
+		{"unknown feature", "name: count-mutable", "name: count-mutible", `f.yaml:19: features[1].name: unknown feature "count-mutible"; known: period-stored, `},
+		{"feature left out", "  - {name: count-mutable, component: kube-apiserver, since: v1.33, gate: MutableCSINodeAllocatableCount, does: \"{} a\", without: \"{} b\"}\n",
+			"", `f.yaml:17: features: feature "count-mutable" has no row`},
+		{"feature twice", "name: count-mutable", "name: period-stored", `f.yaml:19: features[1].name: feature "period-stored" has two rows`},
+		{"component of a feature", "component: csi-attacher", "component: attacher",
+			`f.yaml:23: features[5].component: want one of kube-apiserver, kubelet, csi-attacher, got "attacher"`},
+		{"gate of a feature", "since: v4.10, gate: MutableCSINodeAllocatableCount", "since: v4.10, gate: Mutable",
+			`f.yaml:23: features[5].gate: unknown feature gate "Mutable"`},
+		{"patch for minor", "since: v4.10", "since: v4.10.0", `f.yaml:23: features[5].since: minor release "v4.10.0": want vMAJOR.MINOR`},
+		{"minor without v", "since: v4.10", "since: 4.10", `f.yaml:23: features[5].since: minor release "4.10": want vMAJOR.MINOR`},
+		{"word for minor", "since: v4.10", "since: v4.x", `f.yaml:23: features[5].since: minor release "v4.x": "x" is not a number`},
+		{"no place for the component", `since: v4.10, gate: MutableCSINodeAllocatableCount, does: "{} a"`, `since: v4.10, gate: MutableCSINodeAllocatableCount, does: "it does"`,
+			`f.yaml:23: features[5].does: want {} in "it does"`},
 		{"anchor", "gates: {}", "gates: &none {}", `f.yaml:5: attachers[0].gates: anchors and aliases`},
 		{"second document", "default: v1.36.3", "default: v1.36.3\n---\ndefault: v1.36.3", `want one document`},
 		{"syntax", "gates: {}", "gates: {", `: not YAML: `},

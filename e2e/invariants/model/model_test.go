@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/versions"
 )
 
 // feed numbers the events of a small history and folds them. Times are whole seconds.
@@ -243,7 +244,9 @@ func TestFeatureByVersionAndGate(t *testing.T) {
 	} {
 		h := history.Header{Versions: map[string]string{"kubelet": c.version, "kube-apiserver": c.version}}
 		if c.gate != "" {
-			h.Versions["kubelet/"+gate], h.Versions["kube-apiserver/"+gate] = c.gate, c.gate
+			for _, component := range []string{"kubelet", "kube-apiserver"} {
+				h.Versions[component+"/"+versions.MutableCSINodeAllocatableCount] = c.gate
+			}
 		}
 		m := New(h)
 		if m.Refreshes("n1", 0) != c.refreshes || m.Rejects("n1", 0) != c.rejects || m.Mutable(0) != c.mutable {

@@ -19,11 +19,29 @@ import (
 // staticPods are the control plane's, in the order of starting.
 var staticPods = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler"}
 
-// Components lists the control plane's static pods, each node, and each node's kubelet. What runs in pods is kept alive by its kubelet, so it is none.
-func (c *Cluster) Components(context.Context) ([]cluster.Component, error) {
+// Components lists the control plane's static pods, each node with its kubelet, and the containers of drivers' pods. The API server knows those: while it
+// does not answer they are left out, so that it can be found and started.
+func (c *Cluster) Components(ctx context.Context) ([]cluster.Component, error) {
 	var all []cluster.Component
+	for _, p := range c.fixed() {
+		all = append(all, p)
+	}
+	contained, err := c.contained(ctx)
+	if err != nil {
+		return all, nil
+	}
+	return append(all, contained...), nil
+}
+
+// fixed are the components that are there from the start.
+func (c *Cluster) fixed() []*component {
+	var all []*component
 	for _, name := range staticPods {
-		all = append(all, &component{cluster: c, id: name, node: c.controlPlane(), version: c.Kubernetes, do: staticPod(name)})
+		v := c.Kubernetes
+		if name == "etcd" {
+			v = c.Etcd
+		}
+		all = append(all, &component{cluster: c, id: name, node: c.controlPlane(), version: v, do: staticPod(name)})
 	}
 	for _, node := range append([]string{c.controlPlane()}, c.Workers...) {
 		v, ok := c.Kubelets[node]
@@ -34,7 +52,17 @@ func (c *Cluster) Components(context.Context) ([]cluster.Component, error) {
 			&component{cluster: c, id: "node@" + node, node: node, do: nodeScripts},
 			&component{cluster: c, id: "kubelet@" + node, node: node, version: v, do: kubeletScripts})
 	}
-	return all, nil
+	return all
+}
+
+// recordAll records that all components are ready, and so which version of each runs where.
+func (c *Cluster) recordAll() error {
+	for _, p := range c.fixed() {
+		if err := c.record(p.id, p.node, "ready", p.version); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // scripts are what changes a component, each run in its node; "" is not possible, and outside is run by the engine instead.
@@ -140,15 +168,19 @@ func (p *component) act(ctx context.Context, before, script, after string, settl
 	return cluster.Environment(op, err)
 }
 
-// record writes one event. The file is opened each time, because processes come and go, and each has components for a moment only.
 func (p *component) record(state string) error {
-	w, err := history.Create(p.cluster.eventsDir(), p.cluster.Run, history.PrefixComponent+"kind/"+strings.ReplaceAll(p.id, "@", "-"))
+	return p.cluster.record(p.id, p.node, state, p.version)
+}
+
+// record writes one event of a component. The file is opened each time, because processes come and go, and each has components for a moment only.
+func (c *Cluster) record(id, node, state string, v versions.Version) error {
+	w, err := history.Create(c.eventsDir(), c.Run, history.PrefixComponent+"kind/"+strings.NewReplacer("@", "-", "/", "-").Replace(id))
 	if err != nil {
 		return err
 	}
-	e := history.Event{Phase: history.Observed, Key: p.id, Body: history.Encode(history.Component{State: state, Version: string(p.version)})}
-	if strings.Contains(p.id, "@") {
-		e.Node = p.node
+	e := history.Event{Phase: history.Observed, Key: id, Body: history.Encode(history.Component{State: state, Version: string(v)})}
+	if strings.Contains(id, "@") {
+		e.Node = node
 	}
 	w.Write(e)
 	return w.Close()
@@ -172,7 +204,7 @@ func (p *component) healthy(ctx context.Context) error {
 	if why := notReady(n); why != "" {
 		return errors.New(why)
 	}
-	// The Node stays Ready for a while after its kubelet has ended.
-	_, err = engine.Run(ctx, "exec", p.node, "systemctl", "is-active", "--quiet", "kubelet")
+	// The Node stays Ready for a while after its kubelet has ended. This is where kubeadm itself asks.
+	_, err = engine.Run(ctx, "exec", p.node, "curl", "--fail", "--silent", "--show-error", "--max-time", "2", "http://127.0.0.1:10248/healthz")
 	return err
 }

@@ -5,6 +5,8 @@ import (
 	"slices"
 
 	"sigs.k8s.io/kind/pkg/apis/config/v1alpha4"
+
+	"headroom/e2e/framework/binaries"
 )
 
 // nodeRunDir is where every node has the run directory.
@@ -34,14 +36,22 @@ apiServer:
   - {name: audit-log, hostPath: %[1]s/logs, mountPath: %[1]s/logs, pathType: Directory}
 `
 
+// schedulerPatch lets the API server read the scheduler's metrics, which asks as nobody in particular. The list is the only one: kind gives none.
+const schedulerPatch = `kind: ClusterConfiguration
+scheduler:
+  extraArgs:
+  - {name: bind-address, value: 0.0.0.0}
+  - {name: authorization-always-allow-paths, value: "/healthz,/readyz,/livez,/metrics"}
+`
+
 // kubeletPatch lets kubelets run on machines that still have cgroup v1; 1.35 and later refuse it otherwise.
 const kubeletPatch = `kind: KubeletConfiguration
 failCgroupV1: false
 `
 
-// initPatch leaves out what an assembled node has no images for. The list replaces kind's own, whose entries are the first two.
-const initPatch = `kind: InitConfiguration
-skipPhases: [preflight, addon/kube-proxy, addon/coredns]
+// dnsPatch asks for the CoreDNS that assembled nodes have, whatever the release.
+const dnsPatch = `kind: ClusterConfiguration
+dns: {imageTag: %s}
 `
 
 // config is what kind is told.
@@ -50,13 +60,15 @@ func (n *nascent) config() *v1alpha4.Cluster {
 	c := &v1alpha4.Cluster{
 		TypeMeta: v1alpha4.TypeMeta{Kind: "Cluster", APIVersion: "kind.x-k8s.io/v1alpha4"}, Name: n.Name,
 		Networking:           v1alpha4.Networking{APIServerAddress: "127.0.0.1", APIServerPort: int32(n.options.Port)},
-		KubeadmConfigPatches: []string{fmt.Sprintf(apiServerPatch, nodeRunDir), kubeletPatch},
+		KubeadmConfigPatches: []string{fmt.Sprintf(apiServerPatch, nodeRunDir), schedulerPatch, kubeletPatch},
+	}
+	if n.own[0] {
+		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, fmt.Sprintf(dnsPatch, binaries.CoreDNSVersion))
 	}
 	if slices.Contains(n.own, true) {
-		// An assembled node makes its pod network itself, and has no rules for Services: nothing here uses one.
+		// An assembled node makes its pod network itself, and its kube-proxy has nft and no iptables.
 		c.Networking.DisableDefaultCNI = true
-		c.Networking.KubeProxyMode = "none"
-		c.KubeadmConfigPatches = append(c.KubeadmConfigPatches, initPatch)
+		c.Networking.KubeProxyMode = v1alpha4.NFTablesProxyMode
 	}
 	for i, image := range n.images {
 		role := v1alpha4.WorkerRole

@@ -17,13 +17,11 @@ import (
 	"sigs.k8s.io/kind/pkg/cluster/nodes"
 	"sigs.k8s.io/kind/pkg/exec"
 
+	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind/archive"
 	"headroom/e2e/framework/cluster/kind/engine"
 	"headroom/fixtures/manifests"
 )
-
-// networkEnv makes kind use a network of our choice.
-const networkEnv = "KIND_EXPERIMENTAL_DOCKER_NETWORK"
 
 // readyTimeout bounds the wait for nodes and pods that have all they need.
 const readyTimeout = 90 * time.Second
@@ -38,7 +36,7 @@ func (n *nascent) create(ctx context.Context) (_ *Cluster, err error) {
 	if err := os.WriteFile(filepath.Join(n.dir(), "audit-policy.yaml"), []byte(auditPolicy), 0o644); err != nil {
 		return nil, err
 	}
-	c := &Cluster{shape: n.shape, done: make(chan struct{})}
+	c := &Cluster{shape: n.shape, executables: n.executables, done: make(chan struct{})}
 	if c.lifeline, err = listenUnix(c.lifelineSocket()); err != nil {
 		return nil, err
 	}
@@ -69,6 +67,9 @@ func (n *nascent) create(ctx context.Context) (_ *Cluster, err error) {
 	if err := n.steps.step("quota backend", func() error { return c.startBase(ctx) }); err != nil {
 		return nil, err
 	}
+	if err := c.recordAll(); err != nil {
+		return nil, err
+	}
 	n.steps.tell("cluster up", time.Since(n.steps.began))
 	go func() {
 		_, _ = engine.Run(context.Background(), "wait", c.controlPlane()) // an engine that is gone has taken the node along
@@ -79,7 +80,7 @@ func (n *nascent) create(ctx context.Context) (_ *Cluster, err error) {
 
 // kind runs kind. It knows no contexts: when ctx ends, its nodes are taken away under it, and it gives up.
 func (n *nascent) kind(ctx context.Context) error {
-	if err := os.Setenv(networkEnv, n.Name); err != nil {
+	if err := os.Setenv(engine.NetworkEnv, n.Name); err != nil {
 		return err
 	}
 	made := make(chan error, 1)
@@ -177,6 +178,9 @@ func (n *nascent) settle(ctx context.Context, c *Cluster) error {
 		}
 		return nil
 	})
+	if err == nil {
+		err = n.asDeclared(all.Items)
+	}
 	if err != nil || !n.own[0] {
 		return err
 	}
@@ -190,6 +194,23 @@ func (n *nascent) settle(ctx context.Context, c *Cluster) error {
 		_, err := engine.Run(ctx, "exec", node.String(), "/bin/sh", "-c", script)
 		return err
 	})
+}
+
+// asDeclared is an error when a node runs another kubelet than the topology says: an image can be of any version.
+func (n *nascent) asDeclared(all []corev1.Node) error {
+	for _, node := range all {
+		want, worker := n.Kubelets[node.Name]
+		if !worker {
+			want = n.Kubernetes
+		}
+		if got := node.Status.NodeInfo.KubeletVersion; got != want.String() {
+			return &cluster.EnvironmentError{
+				Op: "check the nodes' versions", Err: fmt.Errorf("node %s: want kubelet %s, got %s", node.Name, want, got),
+				Remedy: "give an image of that version in the topology, or the image's version",
+			}
+		}
+	}
+	return nil
 }
 
 func notReady(n *corev1.Node) string {

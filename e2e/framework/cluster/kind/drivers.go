@@ -26,8 +26,11 @@ const (
 	driverNode  = "driver.headroom.dev/"
 )
 
-// driverContainer is the driver's own container in its pods; a failure of another is not the driver's.
-const driverContainer = "driver"
+// driverContainer is the driver's own container in its pods; a failure of another is not the driver's. attacherContainer is external-attacher's.
+const (
+	driverContainer   = "driver"
+	attacherContainer = "attacher"
+)
 
 // idOf is short, where a driver's name may have 63 characters.
 func idOf(driver string) string {

@@ -22,20 +22,38 @@ import (
 // lentLabel marks a worker that is lent.
 const lentLabel = "headroom.dev/lent"
 
-// Reserve lends workers, all or none, so that two who each need all of them never wait for each other. It waits while others have them. What the topology
-// can never give is a *cluster.UnsupportedError.
+// Reserve lends workers, all or none, so that two who each need all of them never wait for each other. It waits while others have them, and those who come
+// later wait behind it: otherwise who needs one would always be before who needs two. What the topology can never give is a *cluster.UnsupportedError.
 func (c *Cluster) Reserve(ctx context.Context, specs []cluster.NodeSpec) ([]string, error) {
-	if err := c.canLend(specs); err != nil {
+	if err := c.canLend(specs); err != nil || len(specs) == 0 {
 		return nil, err
 	}
-	for {
-		names, err := c.lend(ctx, specs)
-		if err != nil || names != nil {
-			return names, cluster.Environment("reserve nodes", err)
+	names, err := c.reserve(ctx, specs)
+	return names, cluster.Environment("reserve nodes", err)
+}
+
+func (c *Cluster) reserve(ctx context.Context, specs []cluster.NodeSpec) ([]string, error) {
+	queue, err := os.OpenFile(filepath.Join(c.dir(), "lend.queue"), os.O_RDWR|os.O_CREATE, 0o644)
+	if err != nil {
+		return nil, err
+	}
+	defer queue.Close() // which lets the next one be first
+	for first := false; ; {
+		if !first {
+			err := unix.Flock(int(queue.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+			if err != nil && !errors.Is(err, unix.EWOULDBLOCK) {
+				return nil, err
+			}
+			first = err == nil
+		}
+		if first {
+			if names, err := c.lend(ctx, specs); err != nil || names != nil {
+				return names, err
+			}
 		}
 		select {
 		case <-ctx.Done():
-			return nil, cluster.Environment("reserve nodes", fmt.Errorf("wait for %d free workers: %w", len(specs), context.Cause(ctx)))
+			return nil, fmt.Errorf("wait for %d free workers: %w", len(specs), context.Cause(ctx))
 		case <-time.After(pollInterval):
 		}
 	}
@@ -186,7 +204,7 @@ func (c *Cluster) takeBack(ctx context.Context, name string) error {
 			rest[key] = nil
 		}
 	}
-	var errs []error
+	errs := []error{c.readRejections(ctx, name)}
 	for key := range drivers {
 		errs = append(errs, c.saveLogs(ctx, driverLabel+"="+strings.TrimPrefix(key, driverNode)))
 	}

@@ -3,6 +3,9 @@ package kind
 import (
 	"context"
 	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -11,7 +14,9 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/kubernetes/fake"
+	"k8s.io/client-go/rest"
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/versions"
@@ -37,7 +42,27 @@ func pool(t *testing.T) *Cluster {
 		}
 	}
 	c.client = client
+	answering(t, c, nil)
 	return c
+}
+
+// answering makes a cluster's API server answer requests that are for no object: texts by path.
+func answering(t *testing.T, c *Cluster, texts map[string]string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		text, ok := texts[r.URL.Path]
+		if !ok {
+			http.NotFound(w, r)
+			return
+		}
+		_, _ = io.WriteString(w, text) // the reader is gone if this fails
+	}))
+	t.Cleanup(server.Close)
+	clients, err := kubernetes.NewForConfig(&rest.Config{Host: server.URL})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.raw = clients.CoreV1().RESTClient()
 }
 
 func TestReserveLendsAllOrNone(t *testing.T) {
@@ -77,6 +102,47 @@ func TestReserveLendsAllOrNone(t *testing.T) {
 	}
 	if names := <-got; len(names) != 2 {
 		t.Errorf("want both workers, got %q", names)
+	}
+}
+
+// TestReserveIsFair: who needs one worker does not pass who waits for two, though one is free.
+func TestReserveIsFair(t *testing.T) {
+	c := pool(t)
+	held, err := c.Reserve(t.Context(), []cluster.NodeSpec{{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reserve := func(n int) <-chan []string {
+		got := make(chan []string, 1)
+		go func() {
+			names, err := c.Reserve(t.Context(), make([]cluster.NodeSpec, n))
+			if err != nil {
+				t.Error(err)
+			}
+			got <- names
+		}()
+		return got
+	}
+	two := reserve(2)
+	time.Sleep(pollInterval) // until it is first in the queue
+	one := reserve(1)
+	select {
+	case names := <-one:
+		t.Fatalf("want it to wait behind who needs two, got %q", names)
+	case <-time.After(3 * pollInterval):
+	}
+	if err := c.RemoveNode(t.Context(), held[0]); err != nil {
+		t.Fatal(err)
+	}
+	names := <-two
+	if len(names) != 2 {
+		t.Fatalf("want both workers, got %q", names)
+	}
+	if err := c.RemoveNode(t.Context(), names[1]); err != nil {
+		t.Fatal(err)
+	}
+	if got := <-one; len(got) != 1 || got[0] != names[1] {
+		t.Errorf("want worker %q, got %q", names[1], got)
 	}
 }
 

@@ -26,6 +26,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"headroom/drivers"
+	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind/engine"
 	"headroom/e2e/framework/scenario"
@@ -48,6 +49,8 @@ type Options struct {
 	Port int
 	// Cache is the root of the cache of parts; "" means the user's.
 	Cache string
+	// From says where binaries come from that the cache does not have.
+	From binaries.Origin
 	// Out receives progress.
 	Out io.Writer
 }
@@ -135,8 +138,9 @@ type shape struct {
 	Name   string `json:"name"`
 	Run    string `json:"run"`
 	RunDir string `json:"runDir"`
-	// Kubernetes is the control plane's version; Kubelets maps workers to theirs.
+	// Kubernetes is the control plane's version, Etcd that of its etcd where it is known; Kubelets maps workers to theirs.
 	Kubernetes versions.Version            `json:"kubernetes"`
+	Etcd       versions.Version            `json:"etcd,omitempty"`
 	Workers    []string                    `json:"workers"`
 	Kubelets   map[string]versions.Version `json:"kubelets"`
 	// Address is the control plane's in the cluster's network.
@@ -154,12 +158,14 @@ type Cluster struct {
 	shape
 	rest    *rest.Config
 	client  kubernetes.Interface
+	raw     rest.Interface // for what is no object
 	dynamic dynamic.Interface
 
 	// Of the process that made the cluster only:
-	lifeline net.Listener
-	closing  sync.Once
-	done     chan struct{}
+	executables map[string]string
+	lifeline    net.Listener
+	closing     sync.Once
+	done        chan struct{}
 }
 
 // Attach reaches a cluster that another process made. Its life stays its maker's: Destroy of an attached cluster is an error.
@@ -198,12 +204,18 @@ func (c *Cluster) connect() (err error) {
 	}
 	c.rest.QPS = -1
 	c.rest.Impersonate = rest.ImpersonationConfig{UserName: administrator, Groups: []string{"system:masters"}}
-	if c.client, err = kubernetes.NewForConfig(c.rest); err != nil {
+	clients, err := kubernetes.NewForConfig(c.rest)
+	if err != nil {
 		return err
 	}
+	c.client, c.raw = clients, clients.CoreV1().RESTClient()
 	c.dynamic, err = dynamic.NewForConfig(c.rest)
 	return err
 }
+
+// Executables are components of the control plane as this machine has them, by name: nil where their image came from elsewhere, and in a process that
+// attached to the cluster.
+func (c *Cluster) Executables() map[string]string { return c.executables }
 
 // RESTConfig returns the administrator's configuration.
 func (c *Cluster) RESTConfig() *rest.Config { return rest.CopyConfig(c.rest) }

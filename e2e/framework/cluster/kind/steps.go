@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"sigs.k8s.io/kind/pkg/log"
+
+	"headroom/e2e/framework/cluster/kind/engine"
 )
 
 // steps listens to kind's log, for how long each step took: kind says when a step begins and when it has ended.
@@ -76,7 +78,7 @@ func (s *steps) V(level log.Level) log.InfoLogger  { return info{steps: s, enabl
 
 // warn keeps what may explain a failure. That we chose the network is none.
 func (s *steps) warn(text string) {
-	if strings.Contains(text, networkEnv) {
+	if strings.Contains(text, engine.NetworkEnv) {
 		return
 	}
 	s.mu.Lock()

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"strings"
 	"testing"
+
+	"headroom/e2e/framework/cluster/kind/engine"
 )
 
 func TestStepsTellControlPlaneAndJoinApart(t *testing.T) {
@@ -14,7 +16,7 @@ func TestStepsTellControlPlaneAndJoinApart(t *testing.T) {
 		s.V(1).Infof("what only a verbose log has: ✓ %s", name)
 		s.V(0).Infof(" ✓ %s\n", name)
 	}
-	s.Warnf("WARNING: Overriding docker network due to %s", networkEnv)
+	s.Warnf("WARNING: Overriding docker network due to %s", engine.NetworkEnv)
 	s.Warn("the disk is slow")
 	got := strings.Fields(out.String())
 	if want := "node containers 0.0s control plane 0.0s workers joined 0.0s"; strings.Join(got, " ") != want {

@@ -23,6 +23,7 @@ import (
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/local/cri"
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/unixsocket"
 	"headroom/e2e/framework/versions"
 )
 
@@ -94,14 +95,18 @@ func (a *agent) boot(ctx context.Context) error {
 	socket := filepath.Join(nodeDir(a.cfg.Node), "cri.sock")
 	pods := netip.AddrFrom4([4]byte{10, byte(128 + a.cfg.Index/256), byte(a.cfg.Index), 0})
 	runtime := cri.New(cri.Options{PodCIDR: netip.PrefixFrom(pods, 24)})
-	listener, err := cri.Listen(socket)
+	listener, err := unixsocket.Listen(socket)
 	if err != nil {
 		return err
 	}
 	go func() { report("container runtime", runtime.ServeListener(context.Background(), listener)) }()
-	starts := []func(context.Context) error{func(ctx context.Context) error { return a.startKubelet(ctx, socket) }}
+	kubelet, err := a.prepareKubelet(socket)
+	if err != nil {
+		return err
+	}
+	starts := []func(context.Context) error{func(ctx context.Context) error { return kubelet.start(ctx, "") }}
 	for _, d := range a.cfg.Drivers {
-		start, err := a.prepareDriver(d)
+		start, err := a.prepareDriver(d, kubelet)
 		if err != nil {
 			return err
 		}
@@ -111,7 +116,7 @@ func (a *agent) boot(ctx context.Context) error {
 }
 
 // prepareDriver opens a driver's gate and registration socket and returns the function that starts the driver behind them.
-func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error) {
+func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Context) error, error) {
 	cell := a.cfg.Cell
 	def, err := cell.driver(d.Definition)
 	if err != nil {
@@ -153,21 +158,24 @@ func (a *agent) prepareDriver(d nodeDriver) (func(context.Context) error, error)
 		if err != nil {
 			return err
 		}
-		return a.awaitRegistered(ctx, r, d.Name, p)
+		return a.awaitRegistered(ctx, r, d.Name, p, kubelet)
 	}, nil
 }
 
-// awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended.
-func (a *agent) awaitRegistered(ctx context.Context, r *registrar.Registrar, name string, driver *process) error {
+// awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended. A kubelet that never asks is no
+// failure of the driver's.
+func (a *agent) awaitRegistered(ctx context.Context, r *registrar.Registrar, name string, driver, kubelet *process) error {
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	defer driver.whenEnded(cancel)()
 	err := r.Wait(ctx)
-	if err == nil {
+	switch {
+	case err == nil:
 		return nil
-	}
-	if s := driver.status(); s.PID == 0 {
+	case driver.status().PID == 0:
 		err = errors.New("it ended by itself before it was registered")
+	case errors.Is(err, registrar.ErrNotAsked), kubelet.status().PID == 0:
+		return fmt.Errorf("%w%s", err, kubelet.tail())
 	}
 	return &cluster.DriverError{Driver: name, Node: a.cfg.Node, Err: fmt.Errorf("%w%s", err, driver.tail())}
 }

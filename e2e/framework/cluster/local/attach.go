@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 
+	"golang.org/x/sys/unix"
+
 	"headroom/e2e/framework/cluster"
 )
 
@@ -26,8 +28,11 @@ func Attach(ctx context.Context, o Options, handle json.RawMessage) (*Cluster, e
 	return c, nil
 }
 
-// Reserve has nothing to keep: a cell makes as many nodes as are asked for, under the names given.
+// Reserve has nothing to keep: a cell makes as many nodes as are asked for, under the names given. It only looks whether as many kubelets can start.
 func (c *Cluster) Reserve(_ context.Context, specs []cluster.NodeSpec) ([]string, error) {
+	if err := inotifyLeft(len(specs), func() (int, error) { return unix.InotifyInit1(unix.IN_CLOEXEC) }, unix.Close); err != nil {
+		return nil, err
+	}
 	names := make([]string, 0, len(specs))
 	for _, s := range specs {
 		names = append(names, s.Name)

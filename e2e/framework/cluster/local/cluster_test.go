@@ -32,7 +32,7 @@ func TestCluster(t *testing.T) {
 		name string
 		f    func(*testing.T, *testCluster)
 	}{
-		{"components", testComponents}, {"attach", testAttach}, {"scheduler", testScheduler}, {"kubelet", testKubelet}, {"node", testRemoveNode},
+		{"components", testComponents}, {"attach", testAttach}, {"preflight", testPreflight}, {"scheduler", testScheduler}, {"kubelet", testKubelet}, {"node", testRemoveNode},
 		{"mistakes", testMistakes},
 	} {
 		if !t.Run(step.name, func(t *testing.T) { step.f(t, cell) }) {
@@ -241,8 +241,10 @@ func testMistakes(t *testing.T, cell *testCluster) {
 		{cell.AddNode(ctx, cluster.NodeSpec{Name: "n9", Drivers: []string{"nobody"}}), `driver "nobody" was not added`},
 		{cell.AddDriver(ctx, cluster.DriverSpec{Name: testDriver, Definition: "steady"}), "it exists"},
 		{cell.AddDriver(ctx, cluster.DriverSpec{Name: "x.test", Definition: "unknown"}), `"unknown" is not part of this run`},
-		{cell.SetEndpoint(ctx, "kube-scheduler", "slow"), "want pass, refuse or hang"},
+		{cell.SetEndpoint(ctx, "kube-scheduler", "slow"), "want pass, refuse, hang or impostor"},
 		{cell.SetEndpoint(ctx, "etcd", "hang"), `"etcd" has no endpoint of its own`},
+		{cell.SetLatency(ctx, "kube-scheduler", -time.Second), "endpoint latency -1s: want 0 or more"},
+		{cell.SetLatency(ctx, "etcd", time.Second), `"etcd" has no endpoint of its own`},
 		{cell.component(t, "kubelet@n1").Start(ctx, "v1.0.0"), "no source of other versions"},
 		{(&component{cluster: cell.Cluster, status: componentStatus{ID: "kubelet@n7"}}).Pause(ctx), `no component "kubelet@n7"`},
 		{(&component{cluster: cell.Cluster, status: componentStatus{ID: "driver@n1/x"}}).Pause(ctx), `no component "driver@n1/x" on node "n1"`},

@@ -129,31 +129,42 @@ func (c *controlClient) call(ctx context.Context, path string, in, out any) erro
 	if err != nil {
 		return err
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://cell"+path, bytes.NewReader(b))
-	if err != nil {
+	body, err := c.ask(ctx, http.MethodPost, path, bytes.NewReader(b))
+	if err != nil || out == nil {
 		return err
-	}
-	resp, err := c.http.Do(req)
-	if err != nil {
-		return fmt.Errorf("ask the cell (%s): %w", path, err)
-	}
-	defer resp.Body.Close()
-	body, err := io.ReadAll(resp.Body)
-	if err != nil {
-		return fmt.Errorf("ask the cell (%s): %w", path, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		var f failure
-		if err := json.Unmarshal(body, &f); err != nil || f.Error == "" {
-			return fmt.Errorf("ask the cell (%s): it answers %s: %.200s", path, resp.Status, body)
-		}
-		return f.err()
-	}
-	if out == nil {
-		return nil
 	}
 	if err := json.Unmarshal(body, out); err != nil {
 		return fmt.Errorf("ask the cell (%s): decode answer: %w", path, err)
 	}
 	return nil
+}
+
+// get reads what a control interface answers, other than JSON.
+func (c *controlClient) get(ctx context.Context, path string) ([]byte, error) {
+	return c.ask(ctx, http.MethodGet, path, nil)
+}
+
+// ask returns the body of the answer; an error that the other end reported is of the same kind as there.
+func (c *controlClient) ask(ctx context.Context, method, path string, in io.Reader) ([]byte, error) {
+	req, err := http.NewRequestWithContext(ctx, method, "http://cell"+path, in)
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("ask the cell (%s): %w", path, err)
+	}
+	defer resp.Body.Close()
+	body, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, fmt.Errorf("ask the cell (%s): %w", path, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		var f failure
+		if err := json.Unmarshal(body, &f); err != nil || f.Error == "" {
+			return nil, fmt.Errorf("ask the cell (%s): it answers %s: %.200s", path, resp.Status, body)
+		}
+		return nil, f.err()
+	}
+	return body, nil
 }

@@ -47,6 +47,13 @@ func (c *cell) preparePKI() error {
 	if err := server.write(pkiDir, "server"); err != nil {
 		return err
 	}
+	toKubelets, err := c.ca.issue("kube-apiserver", "system:masters")
+	if err != nil {
+		return err
+	}
+	if err := toKubelets.write(pkiDir, "kubelet-client"); err != nil {
+		return err
+	}
 	signer, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return err
@@ -101,6 +108,7 @@ func (c *cell) apiServer() *process {
 		"--tls-cert-file", pki("server.crt"), "--tls-private-key-file", pki("server.key"), "--client-ca-file", pki("ca.crt"),
 		"--service-account-key-file", pki("sa.pub"), "--service-account-signing-key-file", pki("sa.key"),
 		"--service-account-issuer", "https://kubernetes.default.svc",
+		"--kubelet-client-certificate", pki("kubelet-client.crt"), "--kubelet-client-key", pki("kubelet-client.key"), "--kubelet-preferred-address-types", "InternalIP",
 		"--authorization-mode", "Node,RBAC", "--enable-admission-plugins", "NodeRestriction",
 		"--service-cluster-ip-range", "10.0.0.0/24", "--allow-privileged",
 		"--audit-policy-file", pki("audit.yaml"), "--audit-log-path", c.cfg.logFile("audit"), "--audit-log-maxsize", "0"))

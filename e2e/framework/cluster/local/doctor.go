@@ -143,6 +143,30 @@ func diagnoseInotify(proc string, nodes int) Need {
 	return n
 }
 
+// inotifyLeft says whether the kubelets of so many more nodes find the inotify instances that they need, of those that the kernel gives to one user. It
+// takes them for a moment, since the kernel does not tell how many are taken. A kubelet that finds none ends.
+func inotifyLeft(nodes int, take func() (int, error), free func(int) error) error {
+	want := nodes * inotifyPerNode
+	var taken []int
+	var err error
+	for err == nil && len(taken) < want {
+		var fd int
+		if fd, err = take(); err == nil {
+			taken = append(taken, fd)
+		}
+	}
+	for _, fd := range taken {
+		_ = free(fd) // closing what was just opened does not fail
+	}
+	if err == nil {
+		return nil
+	}
+	return &cluster.EnvironmentError{
+		Op: fmt.Sprintf("make %d nodes", nodes), Err: fmt.Errorf("%d inotify instances are left, their kubelets need %d: %w", len(taken), want, err),
+		Remedy: fmt.Sprintf("end other clusters, or sudo sysctl -w fs.inotify.max_user_instances=%d", 2*(inotifyBase+want)),
+	}
+}
+
 func diagnoseMemory(proc string, nodes int) Need {
 	n := Need{Name: "memory"}
 	want := uint64(memoryBase + nodes*memoryPerNode)

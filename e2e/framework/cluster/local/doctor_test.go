@@ -5,7 +5,10 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+
+	"headroom/e2e/framework/cluster"
 )
 
 // proc makes a tree of files like /proc.
@@ -119,5 +122,29 @@ func TestDiagnose(t *testing.T) {
 	}
 	if err := Preflight(); err != nil && needs[0].Err == nil {
 		t.Errorf("preflight: want the same answer as from the namespaces, got %v", err)
+	}
+}
+
+// TestInotifyLeft holds that nodes whose kubelets would find no inotify instances are refused, and that what was taken to see it is given back.
+func TestInotifyLeft(t *testing.T) {
+	left, freed := 20, 0
+	take := func() (int, error) {
+		if left == 0 {
+			return -1, syscall.EMFILE
+		}
+		left--
+		return left, nil
+	}
+	free := func(int) error { left++; freed++; return nil }
+	if err := inotifyLeft(3, take, free); err != nil || freed != 18 {
+		t.Errorf("3 nodes with 20 instances left: want them allowed and 18 given back, got %v, %d", err, freed)
+	}
+	err := inotifyLeft(4, take, free)
+	var env *cluster.EnvironmentError
+	if !errors.As(err, &env) || !strings.Contains(err.Error(), "20 inotify instances are left, their kubelets need 24") || !strings.Contains(env.Remedy, "sysctl") {
+		t.Errorf("4 nodes with 20 instances left: want a remedy, got %v", err)
+	}
+	if left != 20 {
+		t.Errorf("want all given back, got %d of 20", left)
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"k8s.io/client-go/kubernetes"
 
@@ -165,10 +166,11 @@ type readyAnswer struct {
 	Key  []byte `json:"key"`
 }
 
-// endpointRequest changes one component's way to the API server.
+// endpointRequest changes one component's way to the API server: its mode or its latency.
 type endpointRequest struct {
-	Component string       `json:"component"`
-	Mode      endpointMode `json:"mode"`
+	Component string         `json:"component"`
+	Mode      endpointMode   `json:"mode,omitempty"`
+	Latency   *time.Duration `json:"latency,omitempty"` // ns
 }
 
 func (c *cell) setEndpoint(r endpointRequest) error {
@@ -178,16 +180,22 @@ func (c *cell) setEndpoint(r endpointRequest) error {
 	if !ok {
 		return fmt.Errorf("component %q has no endpoint of its own", r.Component)
 	}
+	if r.Latency != nil {
+		return e.delay(*r.Latency)
+	}
 	return e.set(r.Mode)
 }
 
-// components lists the cell's own processes and those of each node agent.
+// components lists the cell's own processes and those of each node agent. A node that comes or goes meanwhile is left out: others may add and remove
+// theirs at any time.
 func (c *cell) components(ctx context.Context) ([]componentStatus, error) {
 	c.mu.Lock()
 	own := slices.Clone(c.processes)
 	var agents []*node
 	for _, n := range c.nodes {
-		agents = append(agents, n)
+		if n.up {
+			agents = append(agents, n)
+		}
 	}
 	c.mu.Unlock()
 	var all []componentStatus
@@ -198,6 +206,12 @@ func (c *cell) components(ctx context.Context) ([]componentStatus, error) {
 	for _, n := range agents {
 		var some []componentStatus
 		if err := n.control.call(ctx, "/components", none{}, &some); err != nil {
+			c.mu.Lock()
+			there := c.nodes[n.name] == n
+			c.mu.Unlock()
+			if !there {
+				continue
+			}
 			return nil, fmt.Errorf("node %s: %w", n.name, err)
 		}
 		all = append(all, some...)

@@ -1,7 +1,6 @@
 package local
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -15,16 +14,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// startKubelet writes the kubelet's configuration and starts the real kubelet on this node's container runtime.
-func (a *agent) startKubelet(ctx context.Context, runtime string) error {
+// prepareKubelet writes the kubelet's configuration and makes the real kubelet's process, on this node's container runtime.
+func (a *agent) prepareKubelet(runtime string) (*process, error) {
 	dir := nodeDir(a.cfg.Node)
 	config, err := json.MarshalIndent(a.kubeletConfiguration(dir, runtime), "", "  ")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	path := filepath.Join(dir, "kubelet.json")
 	if err := os.WriteFile(path, config, 0o600); err != nil {
-		return err
+		return nil, err
 	}
 	args := []string{
 		"--config", path, "--kubeconfig", a.cfg.Kubeconfig, "--hostname-override", a.cfg.Node, "--node-ip", cellAddress,
@@ -42,7 +41,7 @@ func (a *agent) startKubelet(ctx context.Context, runtime string) error {
 	}
 	p := a.process("kubelet@"+a.cfg.Node, "kubelet", a.binaries.command("kubelet", args...))
 	p.healthy = healthz(http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/healthz", a.cfg.Port+1))
-	return p.start(ctx, "")
+	return p, nil
 }
 
 // kubeletConfiguration is what a kubelet needs to run as an ordinary process among others: no cgroups of its own, no evictions, ports and

@@ -3,7 +3,6 @@ package local
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"sync"
 	"time"
@@ -15,15 +14,17 @@ import (
 // metricsTimeout bounds one reading: a kubelet that is paused does not answer, and nobody waits for that.
 const metricsTimeout = 2 * time.Second
 
-// rejectionReason is the reason of the kubelet's rejections for lack of attach capacity, as its metric names it.
-const rejectionReason = "VolumeAttachmentLimitExceeded"
-
 // readMetrics records what a node's kubelet has counted, while it still knows. A kubelet that does not answer leaves no reading.
 func (c *cell) readMetrics(ctx context.Context, n *node) {
 	ctx, cancel := context.WithTimeout(ctx, metricsTimeout)
 	defer cancel()
-	labels := map[string]string{"reason": rejectionReason}
-	value, err := c.readCounter(ctx, fmt.Sprintf("https://127.0.0.1:%d/metrics", n.port), history.MetricRejections, labels)
+	labels := map[string]string{"reason": history.RejectionReason}
+	var value float64
+	body, err := c.fetchMetrics(ctx, n.port)
+	if err == nil {
+		defer body.Close()
+		value, err = observe.Counter(body, history.MetricRejections, labels)
+	}
 	if err != nil {
 		fmt.Fprintf(os.Stderr, "headroom: cell: metrics of kubelet@%s: %v\n", n.name, err)
 		return
@@ -32,23 +33,6 @@ func (c *cell) readMetrics(ctx context.Context, n *node) {
 		Phase: history.Observed, Node: n.name, Key: "kubelet@" + n.name,
 		Body: history.Encode(history.Metric{Name: history.MetricRejections, Labels: labels, Value: value}),
 	})
-}
-
-// readCounter asks a component for one counter, as the administrator.
-func (c *cell) readCounter(ctx context.Context, url, name string, labels map[string]string) (float64, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
-	if err != nil {
-		return 0, err
-	}
-	resp, err := c.adminHTTP.Do(req)
-	if err != nil {
-		return 0, err
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return 0, fmt.Errorf("%s answers %s", url, resp.Status)
-	}
-	return observe.Counter(resp.Body, name, labels)
 }
 
 // readAllMetrics reads those of all nodes at once, before the end.

@@ -32,7 +32,8 @@ type node struct {
 	drivers []string
 	agent   *process
 	control *controlClient
-	port    int // of the kubelet
+	port    int  // of the kubelet
+	up      bool // its agent has started all that it runs; under the cell's mu
 }
 
 // componentKubeconfig makes an endpoint and a kubeconfig that uses it, for a component that is the API user given.
@@ -129,6 +130,9 @@ func (c *cell) addNode(ctx context.Context, spec cluster.NodeSpec) (_ none, err 
 	if err := n.control.call(ctx, "/ready", none{}, nil); err != nil {
 		return none{}, err
 	}
+	c.mu.Lock()
+	n.up = true
+	c.mu.Unlock()
 	for _, name := range spec.Drivers {
 		c.mu.Lock()
 		d := c.drivers[name]

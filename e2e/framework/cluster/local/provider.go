@@ -167,9 +167,18 @@ func (c *Cluster) RemoveDriver(ctx context.Context, name string) error {
 	return cluster.Environment("remove driver "+name, c.control.call(ctx, "/drivers/remove", driverName{Name: name}, nil))
 }
 
-// SetEndpoint changes what one component's way to the API server does: "pass", "refuse" or "hang".
+// SetEndpoint changes what one component's way to the API server does: "pass", "refuse", "hang" or "impostor".
 func (c *Cluster) SetEndpoint(ctx context.Context, component, mode string) error {
-	return cluster.Environment("change the endpoint of "+component, c.control.call(ctx, "/endpoint", endpointRequest{Component: component, Mode: endpointMode(mode)}, nil))
+	return c.endpoint(ctx, endpointRequest{Component: component, Mode: endpointMode(mode)})
+}
+
+// SetLatency makes everything between one component and the API server take that much longer in each direction; 0 ends it.
+func (c *Cluster) SetLatency(ctx context.Context, component string, latency time.Duration) error {
+	return c.endpoint(ctx, endpointRequest{Component: component, Latency: &latency})
+}
+
+func (c *Cluster) endpoint(ctx context.Context, r endpointRequest) error {
+	return cluster.Environment("change the endpoint of "+r.Component, c.control.call(ctx, "/endpoint", r, nil))
 }
 
 // Components lists the processes that the cell supervises.

@@ -1,6 +1,7 @@
 package local
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -13,10 +14,17 @@ import (
 type endpointMode string
 
 const (
-	endpointPass   endpointMode = "pass"   // connections go through
-	endpointRefuse endpointMode = "refuse" // open connections are reset, new ones too
-	endpointHang   endpointMode = "hang"   // nothing goes through; nobody is told
+	endpointPass     endpointMode = "pass"     // connections go through
+	endpointRefuse   endpointMode = "refuse"   // open connections are reset, new ones too
+	endpointHang     endpointMode = "hang"     // nothing goes through; nobody is told
+	endpointImpostor endpointMode = "impostor" // open connections are reset; something else, which has no TLS, answers new ones
 )
+
+// impostorAnswer is what a balancer without a server behind it says.
+const impostorAnswer = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+// inFlight is how many reads of a connection may be on their way at once, in each direction: what a latency lets through in its own time.
+const inFlight = 1024
 
 // endpoint is one component's own way to the API server: a TCP pass-through, so that the network between the two can fail for that component
 // alone. TLS goes end to end through it.
@@ -24,16 +32,23 @@ type endpoint struct {
 	listener net.Listener
 	target   string
 
-	mu    sync.Mutex
-	mode  endpointMode
-	freed chan struct{} // closed when the mode is no longer hang
-	conns map[net.Conn]struct{}
+	mu      sync.Mutex
+	mode    endpointMode
+	latency time.Duration // of each direction
+	changed chan struct{} // closed when mode or latency changes
+	conns   map[net.Conn]struct{}
+}
+
+// piece is what one read of a connection gave: bytes, its end, or both.
+type piece struct {
+	came  time.Time
+	bytes []byte
+	end   error
 }
 
 // newEndpoint serves listener until it is closed.
 func newEndpoint(listener net.Listener, target string) *endpoint {
-	e := &endpoint{listener: listener, target: target, mode: endpointPass, freed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
-	close(e.freed)
+	e := &endpoint{listener: listener, target: target, mode: endpointPass, changed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
 	go e.serve()
 	return e
 }
@@ -54,20 +69,15 @@ func (e *endpoint) serve() {
 // set changes the mode for open and new connections.
 func (e *endpoint) set(mode endpointMode) error {
 	switch mode {
-	case endpointPass, endpointRefuse, endpointHang:
+	case endpointPass, endpointRefuse, endpointHang, endpointImpostor:
 	default:
-		return fmt.Errorf("endpoint mode %q: want %s, %s or %s", mode, endpointPass, endpointRefuse, endpointHang)
+		return fmt.Errorf("endpoint mode %q: want %s, %s, %s or %s", mode, endpointPass, endpointRefuse, endpointHang, endpointImpostor)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.mode != endpointHang && mode == endpointHang {
-		e.freed = make(chan struct{})
-	}
-	if e.mode == endpointHang && mode != endpointHang {
-		close(e.freed)
-	}
 	e.mode = mode
-	if mode == endpointRefuse {
+	e.tell()
+	if mode == endpointRefuse || mode == endpointImpostor {
 		for c := range e.conns {
 			reset(c)
 		}
@@ -75,10 +85,49 @@ func (e *endpoint) set(mode endpointMode) error {
 	return nil
 }
 
-func (e *endpoint) state() (endpointMode, chan struct{}) {
+// delay makes everything take that much longer in each direction, so that an answer comes twice that later. 0 ends it, for what is on its way too.
+func (e *endpoint) delay(latency time.Duration) error {
+	if latency < 0 {
+		return fmt.Errorf("endpoint latency %s: want 0 or more", latency)
+	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	return e.mode, e.freed
+	e.latency = latency
+	e.tell()
+	return nil
+}
+
+// tell wakes what is held. Called with the lock held.
+func (e *endpoint) tell() {
+	close(e.changed)
+	e.changed = make(chan struct{})
+}
+
+func (e *endpoint) state() (endpointMode, time.Duration, <-chan struct{}) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.mode, e.latency, e.changed
+}
+
+// hold returns when what came at a time may go on.
+func (e *endpoint) hold(came time.Time) {
+	for {
+		mode, latency, changed := e.state()
+		if mode == endpointHang {
+			<-changed
+			continue
+		}
+		left := time.Until(came.Add(latency))
+		if mode != endpointPass || latency == 0 || left <= 0 {
+			return
+		}
+		wait := time.NewTimer(left)
+		select {
+		case <-wait.C:
+		case <-changed:
+		}
+		wait.Stop()
+	}
 }
 
 // track adds a connection, or refuses it.
@@ -105,7 +154,11 @@ func (e *endpoint) handle(client net.Conn) {
 	}
 	defer e.untrack(client)
 	defer client.Close()
-	e.waitFreed()
+	e.hold(time.Now())
+	if mode, _, _ := e.state(); mode == endpointImpostor {
+		impersonate(client)
+		return
+	}
 	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 	server, err := new(net.Dialer).DialContext(ctx, "tcp", e.target)
 	cancel()
@@ -125,29 +178,54 @@ func (e *endpoint) handle(client net.Conn) {
 	both.Wait()
 }
 
-func (e *endpoint) waitFreed() {
-	_, freed := e.state()
-	<-freed
+// impersonate answers a question in plain HTTP, whatever it is, and lets the client end.
+func impersonate(client net.Conn) {
+	buf := make([]byte, 32<<10)
+	if _, err := client.Read(buf); err != nil {
+		return
+	}
+	if _, err := io.WriteString(client, impostorAnswer); err != nil {
+		return
+	}
+	if half, ok := client.(*net.TCPConn); ok {
+		_ = half.CloseWrite()
+	}
+	_, _ = io.Copy(io.Discard, client) // a reset would take the answer with it
 }
 
-// copy moves bytes one way until an end, holding them while the endpoint hangs.
+// copy moves bytes one way until an end, each piece no sooner than the endpoint lets it go.
 func (e *endpoint) copy(to, from net.Conn) {
+	pieces := make(chan piece, inFlight)
+	go read(from, pieces)
+	broken := false
+	for p := range pieces {
+		if broken {
+			continue // until the reader has seen the end
+		}
+		e.hold(p.came)
+		if len(p.bytes) > 0 {
+			if _, err := to.Write(p.bytes); err != nil {
+				reset(from)
+				broken = true
+				continue
+			}
+		}
+		if half, ok := to.(*net.TCPConn); ok && p.end == io.EOF {
+			_ = half.CloseWrite() // the other way may go on
+		} else if p.end != nil {
+			reset(to)
+		}
+	}
+}
+
+// read hands over what comes until an end, which is the last piece.
+func read(from net.Conn, pieces chan<- piece) {
+	defer close(pieces)
 	buf := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(buf)
-		if n > 0 {
-			e.waitFreed()
-			if _, werr := to.Write(buf[:n]); werr != nil {
-				reset(from)
-				return
-			}
-		}
+		pieces <- piece{time.Now(), bytes.Clone(buf[:n]), err}
 		if err != nil {
-			if half, ok := to.(*net.TCPConn); ok && err == io.EOF {
-				_ = half.CloseWrite() // the other way may go on
-				return
-			}
-			reset(to)
 			return
 		}
 	}

@@ -2,8 +2,11 @@ package local
 
 import (
 	"errors"
+	"fmt"
 	"io"
 	"net"
+	"net/http"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -146,6 +149,23 @@ func TestEndpointRefuses(t *testing.T) {
 	receive(t, again, "y")
 }
 
+func TestEndpointImpostor(t *testing.T) {
+	e := newTestEndpoint(t, echo)
+	open := dialEndpoint(t, e)
+	send(t, open, "x")
+	receive(t, open, "x")
+	setMode(t, e, endpointImpostor)
+	wantReset(t, open)
+	_, err := (&http.Client{Timeout: 30 * time.Second}).Get("https://" + e.listener.Addr().String())
+	if err == nil || !strings.Contains(err.Error(), "server gave HTTP response to HTTPS client") {
+		t.Errorf("TLS to the impostor: want to be told what it is, got %v", err)
+	}
+	setMode(t, e, endpointPass)
+	again := dialEndpoint(t, e)
+	send(t, again, "y")
+	receive(t, again, "y")
+}
+
 func TestEndpointHangs(t *testing.T) {
 	seen := make(chan string, 10)
 	e := newTestEndpoint(t, func(c *net.TCPConn) {
@@ -183,6 +203,75 @@ func TestEndpointHangs(t *testing.T) {
 	wantReset(t, open)
 }
 
+func setLatency(t *testing.T, e *endpoint, latency time.Duration) {
+	t.Helper()
+	if err := e.delay(latency); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A latency counts in each direction, and what is on its way when it ends goes on at once.
+func TestEndpointDelays(t *testing.T) {
+	e := newTestEndpoint(t, echo)
+	open := dialEndpoint(t, e)
+	send(t, open, "before")
+	receive(t, open, "before")
+
+	const latency = 50 * time.Millisecond
+	setLatency(t, e, latency)
+	began := time.Now()
+	send(t, open, "slow")
+	receive(t, open, "slow")
+	if took := time.Since(began); took < 2*latency {
+		t.Errorf("question and answer with a latency of %s: want at least %s, got %s", latency, 2*latency, took)
+	}
+
+	setLatency(t, e, time.Hour)
+	send(t, open, "held")
+	late := dialEndpoint(t, e)
+	send(t, late, "late")
+	if err := open.SetReadDeadline(time.Now().Add(unseen)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := open.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("with a latency of an hour: want nothing to pass, got %d bytes, %v", n, err)
+	}
+	if err := open.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+	setLatency(t, e, 0)
+	receive(t, open, "held")
+	receive(t, late, "late")
+
+	setLatency(t, e, time.Hour)
+	send(t, open, "lost")
+	setMode(t, e, endpointRefuse)
+	wantReset(t, open)
+}
+
+// Latency keeps order and loses nothing; the end comes last.
+func TestEndpointDelaysKeepOrder(t *testing.T) {
+	e := newTestEndpoint(t, echo)
+	setLatency(t, e, 20*time.Millisecond)
+	c := dialEndpoint(t, e)
+	var want strings.Builder
+	for i := range 2000 {
+		fmt.Fprintf(&want, "piece %d\n", i)
+	}
+	go func() {
+		for line := range strings.Lines(want.String()) {
+			if _, err := io.WriteString(c, line); err != nil {
+				return // which the reader sees
+			}
+		}
+		_ = c.CloseWrite()
+	}()
+	got, err := io.ReadAll(c)
+	if err != nil || string(got) != want.String() {
+		t.Errorf("want %d bytes in order, got %d, %v", want.Len(), len(got), err)
+	}
+}
+
 func TestEndpointWithoutServer(t *testing.T) {
 	gone := listenLoopback(t)
 	if err := gone.Close(); err != nil {
@@ -201,10 +290,13 @@ func TestEndpointWithoutServer(t *testing.T) {
 func TestEndpointMode(t *testing.T) {
 	e := newTestEndpoint(t, echo)
 	err := e.set("slow")
-	if err == nil || !strings.Contains(err.Error(), `endpoint mode "slow": want pass, refuse or hang`) {
+	if err == nil || !strings.Contains(err.Error(), `endpoint mode "slow": want pass, refuse, hang or impostor`) {
 		t.Errorf("unknown mode: got %v", err)
 	}
-	if mode, _ := e.state(); mode != endpointPass {
-		t.Errorf("mode after the error: want %s, got %s", endpointPass, mode)
+	if err := e.delay(-1); err == nil || !strings.Contains(err.Error(), "endpoint latency -1ns: want 0 or more") {
+		t.Errorf("negative latency: got %v", err)
+	}
+	if mode, latency, _ := e.state(); mode != endpointPass || latency != 0 {
+		t.Errorf("after the errors: want %s without latency, got %s, %s", endpointPass, mode, latency)
 	}
 }

@@ -23,37 +23,9 @@ const fixtures = "../../../../fixtures"
 // settled is how long the series go on after a history's end: longer than any alert waits.
 const settled = 20 * time.Minute
 
-// written are histories that no run has recorded, as none lasts long enough or breaks in this way.
-var written = map[string]func(add func(at float64, e history.Event, body any)){
-	// An answer of -1 makes the kubelet write at every tick (pkg/volume/csi/nodeinfomanager).
-	"minus-one": func(add func(float64, history.Event, any)) {
-		for _, node := range []string{"n1", "n2"} {
-			add(0, history.Event{Source: "api/nodes", Phase: history.Observed, Key: node}, history.Node{Object: history.Object{Type: "ADDED"}})
-			for tick := range 60 {
-				add(float64(10*tick), history.Event{Source: "audit", Phase: history.OK, Rev: int64(tick + 1), Key: "csinodes/" + node},
-					history.Audit{User: "system:node:" + node, Verb: "update", Resource: "csinodes", Name: node, Status: 200})
-			}
-		}
-	},
-	// A driver that stops to answer NodeGetInfo: its count is frozen, and a kubelet that restarts now removes it.
-	"no-answer": func(add func(float64, history.Event, any)) {
-		for tick := range 30 {
-			e := history.Event{Source: "csi/n1", Phase: history.OK, Node: "n1", Key: "NodeGetInfo", Op: fmt.Sprint(tick)}
-			body := history.CSICall{Side: history.ClientSide, Driver: "d"}
-			if tick > 10 {
-				e.Phase, body.Code = history.Fail, 14
-			}
-			add(float64(10*tick), e, body)
-		}
-	},
-}
-
 // TestSeries keeps the series that the alert rules are tried on equal to the histories that they come from.
 func TestSeries(t *testing.T) {
 	all := map[string]iter.Seq2[history.Event, error]{}
-	for name, write := range written {
-		all[name] = script(write)
-	}
 	paths, err := filepath.Glob(filepath.Join(fixtures, "runs", "*.jsonl"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("want recorded histories, got %v (error: %v)", paths, err)
@@ -150,7 +122,10 @@ scheduler_unschedulable_pods{plugin="NodeVolumeLimits",profile="default-schedule
 }
 
 func TestAnUpdateIsAPut(t *testing.T) {
-	s, err := Scrape(history.Header{}, script(written["minus-one"]), 0)
+	s, err := Scrape(history.Header{}, script(func(add func(float64, history.Event, any)) {
+		add(0, history.Event{Source: "audit", Phase: history.OK, Key: "csinodes/n1"},
+			history.Audit{User: "system:node:n1", Verb: "update", Resource: "csinodes", Name: "n1", Status: 200})
+	}), 0)
 	if err != nil {
 		t.Fatal(err)
 	}

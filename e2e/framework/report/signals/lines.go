@@ -16,7 +16,7 @@ func (s Signals) Lines() []Line {
 	out := []Line{
 		{"update delay", s.UpdateDelay.text()},
 		{"count changes", fmt.Sprintf("%s per minute (%d)", figure(s.CountChanges.PerMinute), s.CountChanges.Changes)},
-		{"pending pods", list(s.PendingReasons, func(r Reason) string { return fmt.Sprintf("%d %s", r.Pods, r.Reason) })},
+		{"pending pods", s.waited()},
 		{"attach failures", list(s.AttachFailures, func(f Failures) string { return fmt.Sprintf("%d %s", f.Calls, f.Name) })},
 		{"CSINode writes", s.writers()},
 		{"volumes in use", s.use()},
@@ -25,6 +25,14 @@ func (s Signals) Lines() []Line {
 		out = append(out, Line{"incomplete", why})
 	}
 	return out
+}
+
+func (s Signals) waited() string {
+	text := list(s.PendingReasons, func(r Reason) string { return fmt.Sprintf("%d %s", r.Pods, r.Reason) })
+	if s.PodsBeforeVolumes > 0 {
+		text += fmt.Sprintf(" (%d came before the run had made their volumes: left out)", s.PodsBeforeVolumes)
+	}
+	return text
 }
 
 func (d Delay) text() string {

@@ -84,13 +84,21 @@ func unschedulable(message string) (out []string) {
 	return out
 }
 
-func (p pending) reasons() []Reason {
-	var out []Reason
+// unbound is what the scheduler says of a pod whose claims have no volume yet (kubernetes pkg/scheduler/framework/plugins/volumebinding). The volumes are
+// the run's own to make, a moment after the claims, so it says nothing of the product.
+const unbound = "pod has unbound immediate PersistentVolumeClaims"
+
+// reasons returns why pods waited, and how many waited for the run to make their volumes.
+func (p pending) reasons() (out []Reason, early int) {
 	for reason, pods := range p {
+		if reason == unbound {
+			early = len(pods)
+			continue
+		}
 		out = append(out, Reason{Reason: reason, Pods: len(pods)})
 	}
 	slices.SortFunc(out, func(a, b Reason) int { return cmp.Or(b.Pods-a.Pods, strings.Compare(a.Reason, b.Reason)) })
-	return out
+	return out, early
 }
 
 // Failures are failed attach calls of one class.

@@ -26,6 +26,8 @@ type Signals struct {
 	CountChanges   Changes `json:"countChanges" yaml:"countChanges"`
 	// PendingReasons are why pods waited, the most frequent first.
 	PendingReasons []Reason `json:"pendingReasons,omitempty" yaml:"pendingReasons,omitempty"`
+	// PodsBeforeVolumes are pods that the scheduler saw before the run had made their volumes. PendingReasons leaves that reason out.
+	PodsBeforeVolumes int `json:"podsBeforeVolumes,omitempty" yaml:"podsBeforeVolumes,omitempty"`
 	// AttachFailures are failed ControllerPublishVolume calls by gRPC code.
 	AttachFailures []Failures `json:"attachFailures,omitempty" yaml:"attachFailures,omitempty"`
 	// CSINodeWrites are audited writes of CSINodes by user, the busiest first.
@@ -108,7 +110,7 @@ func (c *Collector) Finish() Signals {
 	s.UpdateDelay = updateDelay(c.model)
 	s.CountChanges = Changes{Changes: countChanges(c.model)}
 	s.CountChanges.PerMinute = rate(s.CountChanges.Changes, elapsed.Minutes())
-	s.PendingReasons = c.pending.reasons()
+	s.PendingReasons, s.PodsBeforeVolumes = c.pending.reasons()
 	s.AttachFailures = c.attach.byCode()
 	for _, w := range c.writes {
 		w.PerSecond = rate(w.Writes, elapsed.Seconds())

@@ -180,11 +180,15 @@ func TestPendingReasonsCountPods(t *testing.T) {
 		s.add(6, "api/volumeattachments", history.Observed, history.Event{Key: "va"}, attach)
 	}
 	pod(7, "d", "Failed", "n1", "VolumeAttachmentLimitExceeded", "")
+	for _, uid := range []string{"b", "e", "e"} {
+		pod(8, uid, "Pending", "", "", "0/1 nodes are available: pod has unbound immediate PersistentVolumeClaims. not found")
+	}
 	want := []Reason{
 		{"exceed max volume count", 2}, {"attach failed: ResourceExhausted", 1}, {"attach failed: no code", 1}, {"rejected: VolumeAttachmentLimitExceeded", 1},
 	}
-	if got := s.c.Finish().PendingReasons; !reflect.DeepEqual(got, want) {
-		t.Errorf("want %+v, got %+v", want, got)
+	got := s.c.Finish()
+	if !reflect.DeepEqual(got.PendingReasons, want) || got.PodsBeforeVolumes != 2 {
+		t.Errorf("want %+v and 2 pods before their volumes, got %+v and %d", want, got.PendingReasons, got.PodsBeforeVolumes)
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 	"fmt"
 	"io"
 	"os/exec"
+	"regexp"
+	"runtime"
 	"strings"
 	"syscall"
 	"time"
@@ -40,8 +42,12 @@ func Feed(ctx context.Context, in io.Reader, args ...string) (string, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, "docker", args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, &stdout, &stderr
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} // Ctrl-C reaches the runner first
+	// Ctrl-C reaches the runner first. A command of a runner that was killed must not go on making things.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	cmd.WaitDelay = 10 * time.Second
+	// The death signal comes when the starting thread ends, so it must last as long as the command.
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
 	if err := cmd.Run(); err != nil {
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
@@ -79,10 +85,28 @@ func lastLines(s string) string {
 	return strings.Join(lines[max(0, len(lines)-15):], "\n")
 }
 
-// HasImage says whether the engine holds the image.
+// HasImage says whether the engine holds the image; one that is named with its digest, whether it came with that digest.
 func HasImage(ctx context.Context, ref string) (bool, error) {
-	ids, err := Lines(ctx, "images", "--quiet", ref)
-	return len(ids) > 0, err
+	_, err := Run(ctx, "image", "inspect", "--format", "{{.Id}}", ref)
+	if said := (*failed)(nil); errors.As(err, &said) && strings.Contains(strings.ToLower(said.said), "no such image") {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// ErrNoRegistry is part of the error of a pull that no registry answered.
+var ErrNoRegistry = errors.New("no registry answers")
+
+// unanswered is what the engine says then: its first question failed, or the way to it did.
+var unanswered = regexp.MustCompile(`/v2/": |failed to do request: |no such host|connection refused|network is unreachable|no route to host|i/o timeout|Client\.Timeout exceeded`)
+
+// Pull gets an image from its registry.
+func Pull(ctx context.Context, ref string) error {
+	_, err := Run(ctx, "pull", "--quiet", ref)
+	if said := (*failed)(nil); errors.As(err, &said) && unanswered.MatchString(said.said) {
+		return fmt.Errorf("%w: %w", ErrNoRegistry, err)
+	}
+	return err
 }
 
 // answerWithin bounds the wait for the engine's first answer.

@@ -48,11 +48,16 @@ func node(cluster, network string) []string {
 	return []string{"create", "--name", cluster + "-control-plane", "--label", "io.x-k8s.kind.cluster=" + cluster, "--network", network, "--volume", "/var", testImage, "/none"}
 }
 
-// TestSweepAfterKill needs an engine: one that is killed in the middle leaves nothing after the sweep, and what is not ours is untouched.
-func TestSweepAfterKill(t *testing.T) {
+func needEngine(t *testing.T) {
+	t.Helper()
 	if err := engine.Check(t.Context()); err != nil {
 		t.Skipf("needs a container engine: %v", err)
 	}
+}
+
+// TestSweepAfterKill needs an engine: one that is killed in the middle leaves nothing after the sweep, and what is not ours is untouched.
+func TestSweepAfterKill(t *testing.T) {
+	needEngine(t)
 	ctx := context.WithoutCancel(t.Context())
 	docker := func(args ...string) string {
 		t.Helper()

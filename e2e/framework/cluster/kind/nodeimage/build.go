@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"path"
-	"strings"
 
 	"headroom/e2e/framework/cluster/kind/archive"
 	"headroom/e2e/framework/cluster/kind/engine"
@@ -42,7 +41,10 @@ func (b builder) build(ctx context.Context, ref string) (err error) {
 	if err != nil {
 		return err
 	}
-	stage := strings.Replace(ref, Repository, Repository+"-stage", 1)
+	stage, err := engine.Stage()
+	if err != nil {
+		return err
+	}
 	err = stream(func(w io.Writer) error { return b.tree(w, files) }, func(r io.Reader) error {
 		_, err := engine.Feed(ctx, r, append(append([]string{"import"}, changes...), "-", stage)...)
 		return err
@@ -55,16 +57,13 @@ func (b builder) build(ctx context.Context, ref string) (err error) {
 		err = errors.Join(err, failed)
 	}
 	defer undo("rmi", stage)
-	if err := engine.CheckPrivileged(ctx, stage); err != nil {
-		return err
-	}
-	// The container has no label of ours, because the image would have it too; the network that it is in leads a sweep to it.
+	// The container has no label of ours, because the image would have it too; the network that it is in, and is named after, leads a sweep to it.
 	place := fmt.Sprintf("headroom-build-%d", os.Getpid())
 	if err := engine.MakeNetwork(ctx, place); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, engine.RemoveCluster(context.WithoutCancel(ctx), place)) }()
-	id, err := engine.Run(ctx, "create", "--privileged", "--network", place, "--entrypoint", "/bin/sleep", stage, "infinity")
+	id, err := engine.Run(ctx, "create", "--privileged", "--name", place, "--network", place, "--entrypoint", "/bin/sleep", stage, "infinity")
 	if err != nil {
 		return err
 	}
@@ -80,6 +79,27 @@ func (b builder) build(ctx context.Context, ref string) (err error) {
 	}
 	_, err = engine.Run(ctx, append(append([]string{"commit"}, changes...), id, ref)...)
 	return err
+}
+
+// checkPrivileged lets the engine run a privileged container of nothing but a shell, before the long work that would be of no use otherwise.
+func (r root) checkPrivileged(ctx context.Context) (err error) {
+	stage, err := engine.Stage()
+	if err != nil {
+		return err
+	}
+	shell := archive.Image{Ref: stage, Files: []archive.File{{Path: "/bin/busybox", From: r.busybox}, {Path: "/bin/sh", Link: "busybox"}}}
+	err = stream(func(w io.Writer) error { return archive.Write(w, shell) }, func(r io.Reader) error {
+		_, err := engine.Feed(ctx, r, "load", "--quiet")
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer func() {
+		_, failed := engine.Run(context.WithoutCancel(ctx), "rmi", stage)
+		err = errors.Join(err, failed)
+	}()
+	return engine.CheckPrivileged(ctx, stage)
 }
 
 // tree writes the Debian root and then files, as one archive. Where both have a file, the root's is left out: an archive has each once.

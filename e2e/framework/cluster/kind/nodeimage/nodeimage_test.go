@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -69,7 +71,7 @@ func TestRefFollowsEveryPart(t *testing.T) {
 	release := versions.Default()
 	ref := func(change string) string {
 		b := builder{release: release, base: root{key: "root"}, paths: binaries.Paths{}}
-		for _, name := range b.options.Components(release) {
+		for _, name := range append(b.options.Components(release), proxy) {
 			b.paths[name] = binaries.Binary{Path: "/cache/" + name + "-1/" + name}
 		}
 		if change == "root" {
@@ -83,7 +85,7 @@ func TestRefFollowsEveryPart(t *testing.T) {
 	if before != ref("") || !strings.HasPrefix(before, Repository+":v1.36.3-") {
 		t.Errorf("want the same name twice, with the version, got %s and %s", before, ref(""))
 	}
-	for _, part := range append(Options{}.Components(release), "root") {
+	for _, part := range append(Options{}.Components(release), proxy, "root") {
 		if ref(part) == before {
 			t.Errorf("%s does not change the image's name", part)
 		}
@@ -121,5 +123,47 @@ func TestStreamTellsWhoFailed(t *testing.T) {
 				t.Errorf("%s: want %v, got %v", name, want, err)
 			}
 		}
+	}
+}
+
+// TestCoreDNSIsWhatKubeadmConfigures: the version that it asks for, with all plugins of its configuration.
+func TestCoreDNSIsWhatKubeadmConfigures(t *testing.T) {
+	release := versions.Default()
+	dir, err := binaries.ModuleDir(t.Context(), "k8s.io/kubernetes", release.Version)
+	if err != nil {
+		t.Fatal(err)
+	}
+	read := func(name string) string {
+		b, err := os.ReadFile(filepath.Join(dir, "cmd", "kubeadm", "app", name))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(b)
+	}
+	if want := fmt.Sprintf("CoreDNSVersion = %q", binaries.CoreDNSVersion); !strings.Contains(read("constants/constants.go"), want) {
+		t.Errorf("want kubeadm %s to have %s", release.Version, want)
+	}
+	set, err := binaries.Select(release, []string{"coredns"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, text, _ := strings.Cut(read("phases/addons/dns/manifests.go"), "Corefile: |\n    .:53 {\n")
+	text, _, _ = strings.Cut(text, "\n    }\n")
+	plugins := 0
+	for line := range strings.Lines(text) {
+		if len(line) < 9 || line[:8] != "        " || line[8] < 'a' || line[8] > 'z' {
+			continue // a parameter
+		}
+		plugins++
+		name := strings.Fields(line)[0]
+		if name == "prometheus" {
+			name = "metrics" // its package
+		}
+		if !strings.Contains(set[0].Main, "/coredns/plugin/"+name+"\"") {
+			t.Errorf("want plugin %s in CoreDNS, which kubeadm configures", name)
+		}
+	}
+	if plugins < 8 {
+		t.Errorf("want the plugins of kubeadm's configuration, found %d in\n%s", plugins, text)
 	}
 }

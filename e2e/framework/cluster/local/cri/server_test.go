@@ -2,7 +2,6 @@ package cri
 
 import (
 	"context"
-	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -16,6 +15,8 @@ import (
 	"google.golang.org/grpc/status"
 	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"headroom/e2e/framework/unixsocket"
 )
 
 // began is the fake clock's first time.
@@ -59,7 +60,7 @@ func tempDir(t *testing.T) string {
 // serve serves until the test ends or stop is called.
 func serve(t *testing.T, s *Server, socket string) (stop func()) {
 	t.Helper()
-	l, err := Listen(socket)
+	l, err := unixsocket.Listen(socket)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -189,37 +190,10 @@ func TestServeEndsWithContextAndFailsWithout(t *testing.T) {
 	if err := s.Serve(ended, socket); err != nil {
 		t.Errorf("serve with an ended context: want nil, got %v", err)
 	}
-	l := must(Listen(socket))
+	l := must(unixsocket.Listen(socket))
 	l.Close()
 	if err := s.ServeListener(context.Background(), l); err == nil {
 		t.Error("serve on a closed listener: want an error, got nil")
-	}
-}
-
-func TestListen(t *testing.T) {
-	dir := tempDir(t)
-	stale := filepath.Join(dir, "stale")
-	l := must(Listen(stale))
-	l.(*net.UnixListener).SetUnlinkOnClose(false)
-	l.Close()
-	l, err := Listen(stale)
-	if err != nil {
-		t.Fatalf("stale socket: %v", err)
-	}
-	defer l.Close()
-	file := filepath.Join(dir, "file")
-	if err := os.WriteFile(file, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	for _, c := range []struct{ path, want string }{
-		{stale, "somebody serves it already"},
-		{file, "want a socket or nothing there"},
-		{filepath.Join(dir, strings.Repeat("x", 107)), "use a shorter directory"},
-		{filepath.Join(dir, "none", "s"), "no such file or directory"},
-	} {
-		if _, err := Listen(c.path); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("listen on %q: want an error with %q, got %v", c.path, c.want, err)
-		}
 	}
 }
 
