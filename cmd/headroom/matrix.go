@@ -28,6 +28,7 @@ var matrixOutputs = []string{"table", "json", "github"}
 type matrixFlags struct {
 	from, to, shard, output string
 	all, list               bool
+	attachers               []string
 	focus, labels           string
 	procs                   int
 	options                 run.Options
@@ -49,6 +50,7 @@ supports. Without --all, a covering set: every pair of component versions that m
 	f := cmd.Flags()
 	f.StringVar(&m.from, "from", "", "oldest Kubernetes version, such as 1.34 (default the oldest known)")
 	f.StringVar(&m.to, "to", "", "newest Kubernetes version, such as 1.37 (default the newest known)")
+	f.StringSliceVar(&m.attachers, "attacher", nil, "only these external-attacher versions, such as 4.12,4.13 (default all known ones)")
 	f.BoolVar(&m.all, "all", false, "every supported combination instead of a covering set")
 	f.BoolVar(&m.list, "list", false, "print the combinations and run nothing")
 	f.StringVar(&m.shard, "shard", "", "only one part of the combinations, such as 2/5")
@@ -90,7 +92,15 @@ func (m *matrixFlags) rows() ([]matrix.Row, error) {
 	if from != "" && to != "" && from.Compare(to) > 0 {
 		return nil, usageError{fmt.Errorf("--from %s is newer than --to %s", from, to)}
 	}
-	chosen := table.Supported(table.Between(from, to))
+	var attachers []versions.Version
+	for _, text := range m.attachers {
+		a, err := table.FindAttacher(text)
+		if err != nil {
+			return nil, usageError{fmt.Errorf("--attacher: %w", err)}
+		}
+		attachers = append(attachers, a.Version)
+	}
+	chosen := table.Supported(table.Between(from, to), attachers...)
 	if !m.all {
 		chosen = versions.Cover(chosen)
 	}

@@ -35,6 +35,7 @@ func TestMatrixUsage(t *testing.T) {
 		{"--from 1.20", `--from: kubernetes minor release "1.20" is not known; known: v1.32.13`},
 		{"--to newest", `--to: version "newest": want MAJOR.MINOR.PATCH`},
 		{"--from 1.36 --to 1.34", "--from v1.36.3 is newer than --to v1.34.4"},
+		{"--attacher 4.9", `--attacher: external-attacher version "v4.9" is not known; known: v4.11.0`},
 		{"--shard 3/2", `--shard "3/2": want an index from 1 to the number of shards`},
 		{"--shard all", `--shard "all": want INDEX/NUMBER`},
 		{"--output yaml", "--output: want one of table, json, github"},

@@ -105,7 +105,7 @@ func TestRerunFailed(t *testing.T) {
 			}
 		})
 	}
-	short := slices.DeleteFunc(run.Requirements(), func(r run.Requirement) bool { return slices.Contains(r.Labels, run.LabelLong) })
+	short := slices.DeleteFunc(run.Requirements(), func(r run.Requirement) bool { return slices.Contains(r.Labels, run.LabelLong) || len(r.Lacks) > 0 })
 	if all, driver, err := chosen(t, selection{}); err != nil || len(all) != len(short) || driver != "steady" {
 		t.Errorf("without --rerun-failed: want all specs with steady, got %v with %s (%v)", all, driver, err)
 	}

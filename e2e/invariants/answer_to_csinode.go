@@ -17,7 +17,7 @@ var answerToCSINode = Invariant{
 	Source:   "KEP-4876: 99.9 % of CSINode updates within 1 s of their trigger",
 	Boundary: history.Kubelet,
 	Needs:    []string{history.PrefixCSI, history.PrefixAPI + "csinodes"},
-	New:      func(p Params) Checker { return newChecker(p, mirrored{}) },
+	New:      func(p Params) Checker { return newChecker(p, &mirrored{t: tally{}, of: map[model.ID]*mirror{}}) },
 }
 
 const (
@@ -27,36 +27,89 @@ const (
 	enoughSamples = 1000
 )
 
-type mirrored struct{ atEnd }
+type mirrored struct {
+	t  tally
+	of map[model.ID]*mirror
+}
+
+// mirror is what one driver on one node answered of late.
+type mirror struct {
+	writeTimes
+	// calls are the OK answers, by completion; the first of them were judged and only explain writes.
+	calls  []*model.Call
+	judged int
+	// registering are registrations that were under way.
+	registering []model.Span
+}
 
 // writeTimes are the measured writes of one driver on one node.
 type writeTimes struct {
 	n, over int
 	worst   time.Duration
-	late    []finding
+	first   finding // of those over the objective
 }
 
-func (mirrored) finish(m *model.Model) []Verdict {
-	t := tally{}
-	for _, id := range m.Asked() {
-		var w writeTimes
-		calls := slices.DeleteFunc(slices.Clone(m.Infos(id)), func(c *model.Call) bool { return !c.OK() })
-		slices.SortStableFunc(calls, func(a, b *model.Call) int { return cmp.Compare(a.Done, b.Done) })
-		var registering []model.Span
-		for _, r := range m.Registrations() {
-			if r.ID == id {
-				registering = append(registering, model.Span{From: r.From, To: r.At})
-			}
-		}
-		for i, c := range calls {
-			if p, _ := m.Registered(id).At(c.Done); !p.Value || !m.Mutable(c.Done) || model.Spans(registering).Overlaps(c.Done, c.Done) {
-				continue
-			}
-			answer{m: m, t: t, w: &w, calls: calls, i: i, call: c}.judge()
-		}
-		w.conclude(t, id.String())
+func (r *mirrored) get(id model.ID) *mirror {
+	x := r.of[id]
+	if x == nil {
+		x = &mirror{}
+		r.of[id] = x
 	}
-	return t.verdicts(history.Kubelet)
+	return x
+}
+
+func (r *mirrored) observe(_ *model.Model, s *model.Step) {
+	if o := s.Outcome; o != nil {
+		x := r.get(o.ID)
+		x.registering = append(x.registering, model.Span{From: o.From, To: o.At})
+	}
+	if c := s.Call; c != nil && c.Method == model.NodeGetInfo && c.Side == history.ClientSide && s.Phase != history.Invoke && c.OK() {
+		x := r.get(c.ID)
+		x.calls = append(x.calls, c)
+	}
+}
+
+func (r *mirrored) settle(m *model.Model, to time.Duration) time.Duration {
+	needs := model.Forever
+	for id, x := range r.of {
+		needs = min(needs, x.settle(m, r.t, id, to))
+	}
+	return needs
+}
+
+// settle judges the answers whose writes must have been seen, in order. One in the course of a registration waits for its outcome.
+func (x *mirror) settle(m *model.Model, t tally, id model.ID, to time.Duration) (needs time.Duration) {
+	asked, attempting := m.Attempting(id, m.End())
+	for ; x.judged < len(x.calls); x.judged++ {
+		c := x.calls[x.judged]
+		if model.Plus(c.Done, model.Plus(mirrorBound, m.Slack())) > to || to < model.Forever && attempting && asked <= c.Done {
+			break
+		}
+		registering := slices.ContainsFunc(x.registering, func(s model.Span) bool { return s.From <= c.Done && c.Done <= s.To })
+		if p, _ := m.Registered(id).At(c.Done); p.Value && m.Mutable(c.Done) && !registering {
+			answer{m: m, t: t, w: &x.writeTimes, calls: x.calls, i: x.judged, call: c}.judge()
+		}
+	}
+	needs = model.Forever
+	since := to
+	if x.judged < len(x.calls) {
+		needs = x.calls[x.judged].Done
+		since = min(since, needs)
+	}
+	old := 0
+	for old < x.judged && x.calls[old].Done < model.Minus(since, model.Plus(mirrorBound, m.Slack())) {
+		old++
+	}
+	x.calls, x.judged = slices.Delete(x.calls, 0, old), x.judged-old
+	x.registering = slices.DeleteFunc(x.registering, func(s model.Span) bool { return s.To < since })
+	return needs
+}
+
+func (r *mirrored) finish(m *model.Model) []Verdict {
+	for id, x := range r.of {
+		x.conclude(r.t, id.String())
+	}
+	return r.t.verdicts(m, history.Kubelet)
 }
 
 // conclude judges the writes that took longer than the objective and no longer than slack allows.
@@ -66,7 +119,7 @@ func (w *writeTimes) conclude(t tally, name string) {
 	if w.over == 0 {
 		return
 	}
-	f := w.late[0]
+	f := w.first
 	switch {
 	case w.n < enoughSamples:
 		t.doubt(name, f)
@@ -110,7 +163,7 @@ func (a answer) judge() {
 		e, _ := s.wrong.Entry(c.Driver)
 		f.evidence = append(f.evidence, s.wrong.Ref)
 		f.detail = fmt.Sprintf("%s, got %s written at %s", want, count(e.Count), m.Since(s.wrong.At))
-		a.t.missing(m, name, f, history.PrefixCSI+c.Node) // a lost answer may have had that value
+		a.t.missing(name, f, history.PrefixCSI+c.Node) // a lost answer may have had that value
 	case s.seen != nil:
 		a.measure(s.seen, want, f)
 	case superseded <= hard:
@@ -153,7 +206,9 @@ func (a answer) over(took time.Duration, f finding) {
 	a.w.n++
 	a.w.over++
 	a.w.worst = max(a.w.worst, took)
-	a.w.late = append(a.w.late, f)
+	if a.w.over == 1 {
+		a.w.first = f
+	}
 	a.t.held(a.call.ID.String(), a.call.Scope)
 }
 

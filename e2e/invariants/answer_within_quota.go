@@ -16,27 +16,33 @@ var answerWithinQuota = Invariant{
 	Source:   "CSI spec NodeGetInfo max_volumes_per_node; the driver's declared ages",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.SourceBackend},
-	New:      func(p Params) Checker { return newChecker(p, withinQuota{}) },
+	New:      func(p Params) Checker { return newChecker(p, &withinQuota{t: tally{}}) },
 }
 
-type withinQuota struct{ atEnd }
+type withinQuota struct {
+	t    tally
+	open doneCalls
+}
 
-func (withinQuota) finish(m *model.Model) []Verdict {
-	t := tally{}
-	for _, id := range m.ServedIDs() {
-		for _, c := range m.Served(id) {
-			if c.OK() && !c.Orphan {
-				judgeAnswer(m, t, c)
-			}
+func (r *withinQuota) observe(_ *model.Model, s *model.Step) {
+	r.open.observe(s, model.NodeGetInfo, history.DriverSide)
+}
+
+func (r *withinQuota) settle(m *model.Model, to time.Duration) time.Duration {
+	for _, c := range r.open.due(to) {
+		if c.OK() && !c.Orphan {
+			judgeAnswer(m, r.t, c)
 		}
 	}
-	return t.verdicts(history.Driver)
+	return r.open.needs()
 }
+
+func (r *withinQuota) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Driver) }
 
 // judgeAnswer compares one answer with what the backend allowed while it was made and as long before as the driver may remember. An answer given
 // before the node had a quota is not judged. An answer of 0 or less means unlimited, which no quota covers.
 func judgeAnswer(m *model.Model, t tally, c *model.Call) {
-	node, ok := m.BackendNode(c.Node, c.NodeID)
+	node, ok := m.BackendNode(c.Node, c.NodeID, c.Done)
 	if !ok {
 		return
 	}
@@ -61,7 +67,7 @@ func judgeAnswer(m *model.Model, t tally, c *model.Call) {
 	case c.Max > want:
 		f.detail = fmt.Sprintf("want an answer of at most %d, the highest quota in force from %s to %s, got %d at %s",
 			want, m.Since(from), m.Since(c.Done), c.Max, m.Since(c.Done))
-		t.missing(m, c.ID.String(), f, history.SourceBackend)
+		t.missing(c.ID.String(), f, history.SourceBackend)
 	default:
 		t.held(c.ID.String(), c.Scope)
 	}

@@ -41,9 +41,10 @@ type binds struct {
 	waiting map[string]decided // by UID
 	open    []bind
 	t       tally
+	atOnce
 }
 
-func (r *binds) observe(m *model.Model, s model.Step) {
+func (r *binds) observe(m *model.Model, s *model.Step) {
 	for len(r.open) > 0 && s.At > model.Plus(r.open[0].at.At, m.Slack()) {
 		r.judge(m, r.open[0])
 		r.open = r.open[1:]
@@ -69,7 +70,7 @@ func (r *binds) finish(m *model.Model) []Verdict {
 		r.judge(m, b)
 	}
 	r.open = nil
-	return r.t.verdicts(history.Scheduler)
+	return r.t.verdicts(m, history.Scheduler)
 }
 
 // judge compares what was in use throughout with the highest count of the same time, for each driver of the pod's volumes.

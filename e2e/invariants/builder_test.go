@@ -67,8 +67,16 @@ func (s *script) events() []history.Event {
 	return out
 }
 
+// judge judges the script, and does not take it when it is judged otherwise with all of it kept to the end, or settled after each event.
 func (s *script) judge(invs ...Invariant) Report {
-	return Judge(sequence(s.events()), s.header, invs...)
+	events := s.events()
+	rep := Judge(sequence(events), s.header, invs...)
+	for name, p := range otherPaces {
+		if other := judge(sequence(events), s.header, p, invs...); told(other) != told(rep) {
+			panic(fmt.Sprintf("%s: want as on the way:\n%s\ngot:\n%s", name, told(rep), told(other)))
+		}
+	}
+	return rep
 }
 
 func sequence(events []history.Event) iter.Seq2[history.Event, error] {

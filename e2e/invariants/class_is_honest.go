@@ -17,7 +17,7 @@ var classIsHonest = Invariant{
 	Source:   "CSI spec ControllerPublishVolume errors; pkg/volume/util/attachment: code 8 refreshes and rejects",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI + "controller/", history.SourceBackend},
-	New:      func(p Params) Checker { return newChecker(p, honest{}) },
+	New:      func(p Params) Checker { return newChecker(p, &honest{t: tally{}}) },
 }
 
 // gRPC codes, named as in google.golang.org/grpc/codes.
@@ -39,33 +39,36 @@ var mustBe = map[string]uint32{
 // attacherTimeout is the external-attacher's default --timeout: a code 4 after that long is the caller's deadline, not the driver's.
 const attacherTimeout = 15 * time.Second
 
-type honest struct{ atEnd }
+type honest struct {
+	t    tally
+	open doneCalls
+}
 
-func (honest) finish(m *model.Model) []Verdict {
-	t := tally{}
-	overlaps := map[*model.Call]bool{}
-	longest := map[model.Place]*model.Call{} // of the calls so far, the one that ended last
-	for _, c := range m.Publishes() {
-		p := model.Place{Node: c.ID.String(), Volume: c.Volume}
-		before := longest[p]
-		if before != nil && before.Done >= c.Invoked {
-			overlaps[c], overlaps[before] = true, true
-		}
-		if before == nil || c.Done > before.Done {
-			longest[p] = c
-		}
-	}
-	for _, c := range m.Publishes() {
+func (r *honest) observe(_ *model.Model, s *model.Step) {
+	r.open.observe(s, model.Publish, history.DriverSide)
+}
+
+// settle judges the calls that failed once the decisions that go with them have come.
+func (r *honest) settle(m *model.Model, to time.Duration) time.Duration {
+	for _, c := range r.open.backlog.due(func(c *model.Call) bool { return model.Plus(c.Done, m.Slack()) <= to }) {
 		long := c.Code == codeDeadlineExceeded && model.Minus(c.Done, c.Invoked) >= attacherTimeout-m.Slack()
 		// A connection that broke is no word of the driver's.
 		broken := c.Answered == history.Unknown && c.Code != codeDeadlineExceeded
-		if !c.Failed() || c.Code == 0 || c.Code == codeCanceled || long || broken || c.Orphan {
-			continue
+		if c.Failed() && c.Code != 0 && c.Code != codeCanceled && !long && !broken && !c.Orphan {
+			judgeClass(m, r.t, c, overlapped(m, c))
 		}
-		judgeClass(m, t, c, overlaps[c])
 	}
-	return t.verdicts(history.Driver)
+	return r.open.needs()
 }
+
+// overlapped says whether another publish of the volume on the node ran meanwhile.
+func overlapped(m *model.Model, c *model.Call) bool {
+	return slices.ContainsFunc(m.Publishes(c.Volume), func(o *model.Call) bool {
+		return o != c && o.ID == c.ID && o.Invoked <= c.Done && o.Over() >= c.Invoked
+	})
+}
+
+func (r *honest) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Driver) }
 
 // decisions are what the backend said during one call.
 type decisions struct {
@@ -112,7 +115,7 @@ func during(m *model.Model, c *model.Call, node string) decisions {
 // judgeClass judges one failed publish. overlap says that another publish of the volume on the node ran meanwhile, so that a decision may be the other's.
 func judgeClass(m *model.Model, t tally, c *model.Call, overlap bool) {
 	name := c.ID.String()
-	node, ok := m.BackendNode(c.Node, c.NodeID)
+	node, ok := m.BackendNode(c.Node, c.NodeID, c.Done)
 	if !ok {
 		node = c.NodeID // a node that the backend never knew is asked for by the id in the request
 	}
@@ -122,7 +125,7 @@ func judgeClass(m *model.Model, t tally, c *model.Call, overlap bool) {
 	exhausted := c.Code == codeResourceExhausted
 	broke := func(want string) {
 		f.detail = "want " + want + ", " + got
-		t.missing(m, name, f, history.SourceBackend)
+		t.missing(name, f, history.SourceBackend)
 	}
 	switch {
 	case d.asked == 0 && ok && m.Outage(node, "attach", c.Invoked, c.Done):

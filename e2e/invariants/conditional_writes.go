@@ -19,9 +19,12 @@ var conditionalWrites = Invariant{
 }
 
 // conditional judges each write as it comes. A request that was turned away before its object was read (401, 403) says nothing of the object.
-type conditional struct{ t tally }
+type conditional struct {
+	t tally
+	atOnce
+}
 
-func (c *conditional) observe(m *model.Model, s model.Step) {
+func (c *conditional) observe(m *model.Model, s *model.Step) {
 	w := s.Write
 	if w == nil || !w.ByNode() {
 		return
@@ -46,4 +49,4 @@ func (c *conditional) observe(m *model.Model, s model.Step) {
 	c.t.violated(w.Name, f)
 }
 
-func (c *conditional) finish(*model.Model) []Verdict { return c.t.verdicts(history.Kubelet) }
+func (c *conditional) finish(m *model.Model) []Verdict { return c.t.verdicts(m, history.Kubelet) }

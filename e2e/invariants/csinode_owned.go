@@ -21,7 +21,7 @@ var csiNodeOwned = Invariant{
 		Source: "pkg/volume/csi/nodeinfomanager/nodeinfomanager.go: the Node's UID is read at the kubelet's start and never again",
 	}},
 	New: func(p Params) Checker {
-		return newChecker(p, &owned{t: tally{}, of: map[string]*ownership{}, blame: map[string]history.Boundary{}})
+		return newChecker(p, &owned{t: tally{}, late: tally{}, of: map[string]*ownership{}, blame: map[string]history.Boundary{}})
 	},
 }
 
@@ -67,13 +67,13 @@ type owned struct {
 	t     tally
 	of    map[string]*ownership
 	open  []string // names with a creation that waits
-	late  []overdue
+	over  backlog[overdue]
+	late  tally // what stayed too long
 	blame map[string]history.Boundary
-	absences
 }
 
-func (r *owned) observe(m *model.Model, s model.Step) {
-	r.settle(m, s.At)
+func (r *owned) observe(m *model.Model, s *model.Step) {
+	r.creations(m, s.At)
 	switch b := s.Body.(type) {
 	case *history.Node:
 		r.node(s, b)
@@ -93,7 +93,7 @@ func (r *owned) get(name string) *ownership {
 	return o
 }
 
-func (r *owned) node(s model.Step, b *history.Node) {
+func (r *owned) node(s *model.Step, b *history.Node) {
 	o := r.get(s.Key)
 	last := len(o.lives) - 1
 	switch {
@@ -107,7 +107,7 @@ func (r *owned) node(s model.Step, b *history.Node) {
 	}
 }
 
-func (r *owned) csiNode(m *model.Model, s model.Step, b *history.CSINode) {
+func (r *owned) csiNode(m *model.Model, s *model.Step, b *history.CSINode) {
 	o := r.get(s.Key)
 	fresh := !o.exists
 	o.exists, o.ref = b.Type != "DELETED", s.Ref()
@@ -140,8 +140,8 @@ func (r *owned) csiNode(m *model.Model, s model.Step, b *history.CSINode) {
 	}
 }
 
-// settle judges the creations whose Nodes must have been seen by now.
-func (r *owned) settle(m *model.Model, now time.Duration) {
+// creations judges those whose Nodes must have been seen by now.
+func (r *owned) creations(m *model.Model, now time.Duration) {
 	for len(r.open) > 0 {
 		o := r.of[r.open[0]]
 		if o.created != nil {
@@ -163,7 +163,7 @@ func (r *owned) creation(m *model.Model, name string, o *ownership) {
 		case l.uid == c.owner:
 			r.t.held(name, c.scope)
 		default:
-			r.missing(name, finding{
+			r.t.missing(name, finding{
 				at: c.at, scope: c.scope, evidence: []history.Ref{c.ref}, defect: "csinode-stale-owner",
 				detail: fmt.Sprintf("want CSINode %q created with its Node's UID %q as owner, got %q at %s", name, l.uid, c.owner, m.Since(c.at)),
 			}, history.PrefixAPI+"nodes")
@@ -190,31 +190,38 @@ func (r *owned) judge(m *model.Model, name string, o *ownership, until time.Dura
 	if until <= o.wrong+collectedWithin+m.Slack() {
 		return
 	}
-	r.late = append(r.late, overdue{name, o.wrong, until, finding{
+	r.over.push(overdue{name, o.wrong, until, finding{
 		at: o.wrong + collectedWithin, evidence: []history.Ref{o.wrongRef, o.ref},
 		detail: fmt.Sprintf("want CSINode %q gone within %s of its Node, which was gone or replaced at %s, got it there until %s",
 			name, collectedWithin+m.Slack(), m.Since(o.wrong), m.Since(until)),
 	}})
 }
 
+func (r *owned) settle(m *model.Model, to time.Duration) time.Duration {
+	if to == model.Forever {
+		r.creations(m, m.End())
+		for name, o := range r.of {
+			if o.isWrong {
+				r.judge(m, name, o, m.End())
+			}
+		}
+	}
+	for _, l := range r.over.due(func(l overdue) bool { return l.to <= to }) {
+		if !m.Down("kube-controller-manager", l.from, l.to) && !m.Down("kube-apiserver", l.from, l.to) && !m.Down("etcd", l.from, l.to) {
+			r.late.late(m, l.name, l.from, l.to, l.f, history.PrefixAPI+"csinodes", history.PrefixAPI+"nodes")
+		}
+	}
+	return model.Forever
+}
+
 func (r *owned) finish(m *model.Model) []Verdict {
-	r.settle(m, m.End())
-	r.conclude(m, r.t)
-	for name, o := range r.of {
-		if o.isWrong {
-			r.judge(m, name, o, m.End())
+	for name, s := range r.late {
+		if violations, _ := r.t.of(name).settled(m); violations.n == 0 {
+			r.blame[name] = history.ControllerManager
 		}
+		r.t.join(name, s)
 	}
-	for _, l := range r.late {
-		if m.Down("kube-controller-manager", l.from, l.to) || m.Down("kube-apiserver", l.from, l.to) || m.Down("etcd", l.from, l.to) {
-			continue
-		}
-		if r.t[l.name] == nil || len(r.t[l.name].violations) == 0 {
-			r.blame[l.name] = history.ControllerManager
-		}
-		r.t.late(m, l.name, l.from, l.to, l.f, history.PrefixAPI+"csinodes", history.PrefixAPI+"nodes")
-	}
-	all := r.t.verdicts(history.Kubelet)
+	all := r.t.verdicts(m, history.Kubelet)
 	for i := range all {
 		if b := r.blame[all[i].Subject]; b != "" && all[i].Status != Held {
 			all[i].Boundary = b

@@ -17,5 +17,5 @@ var detachRequeues = Invariant{
 		Source:   "nodevolumelimits/csi.go isSchedulableAfterVolumeAttachmentDeleted looks at claims of the pod only, not at generic ephemeral volumes",
 		Scenario: ephemeralScenario, Signed: true,
 	}},
-	New: func(p Params) Checker { return newChecker(p, requeues{by: model.ByAttachment}) },
+	New: func(p Params) Checker { return newChecker(p, &requeues{by: model.ByAttachment, t: tally{}}) },
 }

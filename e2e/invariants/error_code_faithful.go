@@ -36,10 +36,10 @@ type codes struct {
 	of       map[place][]*model.Call // the last that failed, oldest first
 	attached map[string]*attachment
 	writes   bool
-	absences
+	atOnce
 }
 
-func (r *codes) observe(m *model.Model, s model.Step) {
+func (r *codes) observe(m *model.Model, s *model.Step) {
 	switch b := s.Body.(type) {
 	case *history.CSICall:
 		if c := s.Call; c.Method == model.Publish && c.Side == history.ClientSide && c.Volume != "" {
@@ -50,7 +50,7 @@ func (r *codes) observe(m *model.Model, s model.Step) {
 	}
 }
 
-func (r *codes) call(s model.Step, c *model.Call) {
+func (r *codes) call(s *model.Step, c *model.Call) {
 	at := place{c.Driver, c.Node, c.Volume}
 	switch {
 	case s.Phase == history.Invoke:
@@ -62,7 +62,7 @@ func (r *codes) call(s model.Step, c *model.Call) {
 	}
 }
 
-func (r *codes) attachment(m *model.Model, s model.Step, b *history.VolumeAttachment) {
+func (r *codes) attachment(m *model.Model, s *model.Step, b *history.VolumeAttachment) {
 	was := r.attached[s.Key]
 	if was == nil {
 		was = &attachment{}
@@ -87,7 +87,7 @@ func (r *codes) attachment(m *model.Model, s model.Step, b *history.VolumeAttach
 	}
 }
 
-func (r *codes) detach(m *model.Model, s model.Step, b *history.VolumeAttachment) {
+func (r *codes) detach(m *model.Model, s *model.Step, b *history.VolumeAttachment) {
 	switch {
 	case b.DetachCode != nil:
 		r.t.violated(b.Attacher, finding{at: s.At, scope: s.Scope, evidence: []history.Ref{s.Ref()},
@@ -98,7 +98,7 @@ func (r *codes) detach(m *model.Model, s model.Step, b *history.VolumeAttachment
 }
 
 // attach compares an attach error with the calls that it may tell of. The newest may have come after the error was written: then the one before is meant.
-func (r *codes) attach(m *model.Model, s model.Step, b *history.VolumeAttachment, at place) {
+func (r *codes) attach(m *model.Model, s *model.Step, b *history.VolumeAttachment, at place) {
 	grpc := strings.HasPrefix(b.AttachError, "rpc error: code = ")
 	var told []*model.Call
 	for _, c := range r.of[at] {
@@ -120,7 +120,7 @@ func (r *codes) attach(m *model.Model, s model.Step, b *history.VolumeAttachment
 	}
 }
 
-func (r *codes) compare(m *model.Model, s model.Step, b *history.VolumeAttachment, told []*model.Call, f finding) {
+func (r *codes) compare(m *model.Model, s *model.Step, b *history.VolumeAttachment, told []*model.Call, f finding) {
 	last := told[len(told)-1]
 	for _, c := range told {
 		// Where the connection was lost, the client's own word is not recorded.
@@ -139,10 +139,7 @@ func (r *codes) compare(m *model.Model, s model.Step, b *history.VolumeAttachmen
 	f.evidence = append(f.evidence, last.End)
 	f.detail = fmt.Sprintf("want errorCode %d in the attachError of VolumeAttachment %q, as ControllerPublishVolume answered at %s, got %s at %s",
 		last.Code, s.Key, m.Since(last.Done), got, m.Since(s.At))
-	r.missing(b.Attacher, f, history.PrefixCSI+"controller/"+b.Attacher)
+	r.t.missing(b.Attacher, f, history.PrefixCSI+"controller/"+b.Attacher)
 }
 
-func (r *codes) finish(m *model.Model) []Verdict {
-	r.conclude(m, r.t)
-	return r.t.verdicts(history.Attacher)
-}
+func (r *codes) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Attacher) }

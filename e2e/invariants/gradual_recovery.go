@@ -18,35 +18,31 @@ var gradualRecovery = Invariant{
 	Source:   "the driver's declared step and interval; KEP-4876, risks: a count that jumps places more pods than may attach",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.SourceBackend},
-	New:      func(p Params) Checker { return newChecker(p, gradual{}) },
+	New:      func(p Params) Checker { return newChecker(p, &gradual{t: tally{}, capacities: newCapacities()}) },
 }
 
-// lookBack is how many answers before it a rise is held against: steps that come too often show over a few of them.
-const lookBack = 16
+type gradual struct {
+	t tally
+	capacities
+}
 
-type gradual struct{ atEnd }
-
-func (gradual) finish(m *model.Model) []Verdict {
-	t := tally{}
+func (r *gradual) settle(m *model.Model, to time.Duration) time.Duration {
 	d := m.Header().Params.Driver
-	if d.Step <= 0 || d.StepInterval <= 0 {
-		return nil
-	}
-	for _, c := range capacities(m) {
-		for i, b := range c.answers {
-			if a := c.after(i); a != nil && a.Max > 0 && b.Max > a.Max {
-				judgeRise(m, t, c, i, a)
-			}
+	return r.each(m, to, func(c *capacity) {
+		if a := c.before(); d.Step > 0 && d.StepInterval > 0 && a != nil && a.Max > 0 && c.last().Max > a.Max {
+			judgeRise(m, r.t, c, a)
 		}
-	}
-	return t.verdicts(history.Driver)
+	})
 }
 
-func judgeRise(m *model.Model, t tally, c capacity, i int, last *model.Call) {
+func (r *gradual) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Driver) }
+
+// judgeRise holds a rise against the answers before it, because steps that come too often show over a few of them.
+func judgeRise(m *model.Model, t tally, c *capacity, last *model.Call) {
 	d := m.Header().Params.Driver
 	interval := time.Duration(d.StepInterval)
-	b, name := c.answers[i], c.id.String()
-	for _, a := range c.answers[max(0, i-lookBack):i] {
+	b, name := c.last(), c.id.String()
+	for _, a := range c.earlier() {
 		if a.Max <= 0 || a.Done > b.Invoked { // from unlimited there is no rise
 			continue
 		}
@@ -60,7 +56,7 @@ func judgeRise(m *model.Model, t tally, c capacity, i int, last *model.Call) {
 			return
 		}
 	}
-	if r, told, ok := toldFull(m, c.node, b, last); ok && b.Max > most(countsOver(m, c.node, last.Done, b.Done)) {
+	if r, told, ok := toldFull(m, c.node, b, last); ok && pairable(m, last, b) && b.Max > most(countsOver(m, c.node, last.Done, b.Done)) {
 		f := found(b, r.Ref, told.Ref)
 		f.detail = fmt.Sprintf("want no rise within %s of being told that the node is full, at %s, an attach having been refused at %s, got one from %d to %d at %s",
 			interval, m.Since(told.At), m.Since(r.Done), last.Max, b.Max, m.Since(b.Done))

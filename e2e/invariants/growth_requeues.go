@@ -20,7 +20,7 @@ var growthRequeues = Invariant{
 		Source:   "nodevolumelimits/csi.go isSchedulableAfterCSINodeUpdated reads a missing count as 0, so finite to unlimited does not requeue: the flush after 5 min does",
 		Scenario: unlimitedScenario, Signed: true,
 	}},
-	New: func(p Params) Checker { return newChecker(p, requeues{by: model.ByCount}) },
+	New: func(p Params) Checker { return newChecker(p, &requeues{by: model.ByCount, t: tally{}}) },
 }
 
 // Scenarios that show the known defects.
@@ -40,26 +40,29 @@ var placementNeeds = []string{
 
 // requeues judges waits that end with room: those that an event of one kind gave.
 type requeues struct {
-	atEnd
 	by model.Kind
+	t  tally
+	waits
 }
 
-func (r requeues) finish(m *model.Model) []Verdict {
-	t := tally{}
-	for _, w := range m.Waits() {
+func (r *requeues) settle(m *model.Model, to time.Duration) time.Duration {
+	for _, w := range r.due(m, to) {
 		if w.Room && w.Said && w.By == r.by {
-			r.judge(m, t, w)
+			r.judge(m, r.t, w)
 		}
 	}
-	return t.verdicts(history.Scheduler)
+	return model.Forever
 }
 
-func (r requeues) judge(m *model.Model, t tally, w *model.Wait) {
+func (r *requeues) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Scheduler) }
+
+func (r *requeues) judge(m *model.Model, t tally, w *model.Wait) {
+	name := t.pod(w.Pod)
 	deadline := model.Plus(w.From.At, model.Plus(requeueBound, m.Slack()))
 	switch {
 	case w.Bound && w.To.At <= deadline:
-		t.held(w.Pod, w.Scope)
-		t.measured(w.Pod, 1, w.To.At-w.From.At)
+		t.held(name, w.Scope)
+		t.measured(name, 1, w.To.At-w.From.At)
 		return
 	case w.To.At <= deadline || deadline > m.End() || w.Otherwise || undecided(m, w.From.At, deadline):
 		return
@@ -72,7 +75,7 @@ func (r requeues) judge(m *model.Model, t tally, w *model.Wait) {
 	}
 	f.detail = fmt.Sprintf("want the pod bound within %s + %s after node %q had room (%s) at %s, got %s",
 		requeueBound, m.Slack(), w.Node, w.Sum, m.Since(w.From.At), got)
-	t.late(m, w.Pod, w.From.At, deadline, f, placementNeeds...)
+	t.late(m, name, w.From.At, deadline, f, placementNeeds...)
 }
 
 // knownRequeue names the known defect by which the pod was not requeued, "" if it is none.

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"slices"
 	"strings"
+	"time"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants/model"
@@ -67,9 +68,8 @@ func worst(verdicts []Verdict) Status {
 type running struct {
 	Invariant
 	checker Checker
-	// rule is the checker's, where it shares the fold; idle says that it looks at nothing before the end.
+	// rule is the checker's, where it shares the fold.
 	rule rule
-	idle bool
 	// broken says how the checker panicked.
 	broken string
 }
@@ -87,27 +87,79 @@ func (r *running) guard(where string, f func()) {
 	f()
 }
 
-// observe is guard for one event. It is called for each invariant and event, so it names the event only when it has to.
-func (r *running) observe(m *model.Model, step model.Step, e history.Event) {
-	if r.broken != "" || r.idle {
-		return
+// observe shows an event to all checkers.
+func observe(all []*running, m *model.Model, step *model.Step, e history.Event) {
+	for i := 0; i < len(all); {
+		i = observeFrom(all, i, m, step, e)
+	}
+}
+
+// observeFrom is guard for one event, from the i-th checker on, and says which one is next. It is called for each event, so it guards as many as it can at
+// once, and names the event only when it has to.
+func observeFrom(all []*running, i int, m *model.Model, step *model.Step, e history.Event) (next int) {
+	next = i
+	defer func() {
+		if p := recover(); p != nil {
+			all[next].broken = fmt.Sprintf("checker panicked at %s: %v", e.Ref(), p)
+			next++
+		}
+	}()
+	for ; next < len(all); next++ {
+		switch r := all[next]; {
+		case r.broken != "":
+		case r.rule != nil:
+			r.rule.observe(m, step)
+		default:
+			r.checker.Observe(e)
+		}
+	}
+	return next
+}
+
+// settle lets the rule judge what is settled at to and returns from when on it needs the history.
+func (r *running) settle(m *model.Model, to time.Duration) time.Duration {
+	needs := model.Forever
+	if r.rule != nil {
+		r.guard("settling", func() { needs = r.rule.settle(m, to) })
+	}
+	return needs
+}
+
+// pace is how a history is settled on the way.
+type pace struct {
+	// every is how much of the history's time goes by from one settling to the next; Forever settles at the end only, and forgets nothing.
+	every time.Duration
+	// hasty is by how much too early all is held to be settled: a test of what is lost then.
+	hasty time.Duration
+}
+
+// steady bounds what is kept of a history of any length, at little cost.
+var steady = pace{every: 10 * time.Second}
+
+// settleAll judges what is settled and forgets what nobody needs any more.
+func settleAll(m *model.Model, all []*running, hasty time.Duration) {
+	to := model.Plus(m.Settled(), hasty)
+	needs := to
+	for _, r := range all {
+		needs = min(needs, r.settle(m, to))
 	}
 	defer func() {
 		if p := recover(); p != nil {
-			r.broken = fmt.Sprintf("checker panicked at %s: %v", e.Ref(), p)
+			m.Lose("", fmt.Sprintf("the fold panicked when it was to forget: %v", p), history.Ref{})
 		}
 	}()
-	if r.rule != nil {
-		r.rule.observe(m, step)
-		return
-	}
-	r.checker.Observe(e)
+	m.Forget(needs)
 }
 
 // Judge runs the given invariants, All() when there are none, over the events of one history in a single pass. A checker that panics is
 // Inconclusive with boundary harness. A gap in a source that an invariant needs, or an error while reading, turns Held into Inconclusive; what is
-// proven Violated stays. Judge does not panic, whatever the events.
+// proven Violated stays. Judge does not panic, whatever the events. What it keeps does not grow with the number of events, but with the number of nodes,
+// drivers, living objects, and faults; and with the longest period of a CSIDriver.
 func Judge(events iter.Seq2[history.Event, error], h history.Header, invs ...Invariant) Report {
+	return judge(events, h, steady, invs...)
+}
+
+func judge(events iter.Seq2[history.Event, error], h history.Header, p pace, invs ...Invariant) Report {
 	if len(invs) == 0 {
 		invs = All()
 	}
@@ -118,11 +170,12 @@ func Judge(events iter.Seq2[history.Event, error], h history.Header, invs ...Inv
 		r.guard("New", func() { r.checker = inv.New(h) })
 		if c, ok := r.checker.(*checker); ok {
 			c.model, r.rule = shared, c.rule
-			_, r.idle = c.rule.(interface{ looksAtTheEnd() })
 		}
 		all = append(all, r)
 	}
 	rep := Report{Header: h}
+	next := p.every
+	var step model.Step // one for all events: there are many, and the rules keep none
 	for e, err := range events {
 		if err != nil {
 			rep.Err = err
@@ -130,9 +183,11 @@ func Judge(events iter.Seq2[history.Event, error], h history.Header, invs ...Inv
 			break
 		}
 		rep.Events++
-		step := fold(shared, e)
-		for _, r := range all {
-			r.observe(shared, step, e)
+		step = fold(shared, e)
+		observe(all, shared, &step, e)
+		if p.every < model.Forever && shared.End() >= next {
+			settleAll(shared, all, p.hasty)
+			next = model.Plus(shared.End(), p.every)
 		}
 	}
 	for _, r := range all {

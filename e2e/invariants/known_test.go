@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"headroom/e2e/framework/history"
+	"headroom/e2e/invariants/model"
 )
 
 // TestKnownDefectsAreTold holds that a checker names the known defect that a violation bears the marks of, and no other violation.
@@ -46,7 +47,7 @@ func TestOneUnmarkedViolationIsEnough(t *testing.T) {
 		if defects[0] == defects[1] {
 			want = defects[0]
 		}
-		if v := tl.verdicts(history.Kubelet)[0]; v.Defect != want {
+		if v := tl.verdicts(model.New(history.Header{}), history.Kubelet)[0]; v.Defect != want {
 			t.Errorf("violations %q: want defect %q, got %q", defects, want, v.Defect)
 		}
 	}

@@ -31,18 +31,17 @@ type restart struct {
 }
 
 type restarts struct {
-	t    tally
-	up   map[string]bool // nodes whose kubelet has run before
-	of   map[model.ID]*restart
-	late []lateness
+	t  tally
+	up map[string]bool // nodes whose kubelet has run before
+	of map[model.ID]*restart
 	swept
-	absences
+	deferred
 }
 
-func (r *restarts) observe(m *model.Model, s model.Step) {
+func (r *restarts) observe(m *model.Model, s *model.Step) {
 	if r.swept.due(s.At) {
 		for id, x := range r.of {
-			r.settle(m, id, x, s.At)
+			r.look(m, id, x, s.At)
 		}
 	}
 	switch b := s.Body.(type) {
@@ -52,7 +51,7 @@ func (r *restarts) observe(m *model.Model, s model.Step) {
 		}
 	case *history.CSICall:
 		if x := r.of[s.Call.ID]; x != nil {
-			r.settle(m, s.Call.ID, x, s.At)
+			r.look(m, s.Call.ID, x, s.At)
 		}
 		if x := r.of[s.Call.ID]; x != nil {
 			r.call(m, s, b, x)
@@ -70,7 +69,7 @@ func (r *restarts) observe(m *model.Model, s model.Step) {
 }
 
 // component begins to follow the drivers whose entries a new kubelet finds.
-func (r *restarts) component(m *model.Model, s model.Step, node, state string) {
+func (r *restarts) component(m *model.Model, s *model.Step, node, state string) {
 	if state != "started" {
 		if state != "ready" && state != "resumed" {
 			for id := range r.of {
@@ -92,20 +91,20 @@ func (r *restarts) component(m *model.Model, s model.Step, node, state string) {
 	}
 }
 
-func (r *restarts) touched(m *model.Model, s model.Step, c model.Change, x *restart) {
+func (r *restarts) touched(m *model.Model, s *model.Step, c model.Change, x *restart) {
 	x.touched = true
 	got := "its entry removed"
 	if c.After != nil {
 		got = "count " + count(c.After.Count)
 	}
-	r.missing(c.ID.String(), finding{
+	r.t.missing(c.ID.String(), finding{
 		at: s.At, scope: s.Scope, evidence: []history.Ref{s.Ref(), x.ref},
 		detail: fmt.Sprintf("want the entry of %q kept from the kubelet's start at %s until it registers the driver, got %s at %s",
 			c.Driver, m.Since(x.started), got, m.Since(s.At)),
 	}, calls(c.Node))
 }
 
-func (r *restarts) call(m *model.Model, s model.Step, b *history.CSICall, x *restart) {
+func (r *restarts) call(m *model.Model, s *model.Step, b *history.CSICall, x *restart) {
 	c := s.Call
 	switch {
 	case c.Method == model.GetInfo && s.Phase == history.Invoke && x.registered == 0 && !x.touched:
@@ -122,8 +121,8 @@ func (r *restarts) call(m *model.Model, s model.Step, b *history.CSICall, x *res
 	}
 }
 
-// settle notes the tick that did not come after the registration.
-func (r *restarts) settle(m *model.Model, id model.ID, x *restart, now time.Duration) {
+// look notes the tick that did not come after the registration.
+func (r *restarts) look(m *model.Model, id model.ID, x *restart, now time.Duration) {
 	p, ok := m.Period(id.Driver).At(now)
 	if x.registered == 0 || !ok {
 		return
@@ -138,20 +137,21 @@ func (r *restarts) settle(m *model.Model, id model.ID, x *restart, now time.Dura
 		return
 	}
 	delete(r.of, id)
-	r.late = append(r.late, lateness{id.String(), id.Node, x.registered, deadline, finding{
+	r.deferred.late(id.Node, x.registered, x.registered, deadline, finding{
 		at: deadline, evidence: []history.Ref{x.ref, p.Ref},
 		detail: fmt.Sprintf("want NodeGetInfo within %s + %s after the registration at %s that followed the kubelet's restart, got none by %s",
 			model.Seconds(*p.Value), m.Slack(), m.Since(x.registered), m.Since(deadline)),
-	}, []string{calls(id.Node)}})
+	}, id.String(), calls(id.Node))
 }
 
-func (r *restarts) finish(m *model.Model) []Verdict {
-	for id, x := range r.of {
-		r.settle(m, id, x, m.End())
+func (r *restarts) settle(m *model.Model, to time.Duration) time.Duration {
+	if to == model.Forever {
+		for id, x := range r.of {
+			r.look(m, id, x, m.End())
+		}
 	}
-	for _, l := range r.late {
-		l.conclude(m, r.t, l.from)
-	}
-	r.conclude(m, r.t)
-	return r.t.verdicts(history.Kubelet)
+	r.conclude(m, r.t, to)
+	return model.Forever
 }
+
+func (r *restarts) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Kubelet) }

@@ -3,6 +3,7 @@ package invariants
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants/model"
@@ -16,37 +17,47 @@ var neverUnbounded = Invariant{
 		"and a failed registration, leave the node unlimited",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.SourceBackend},
-	New:      func(p Params) Checker { return newChecker(p, unbounded{}) },
+	New:      func(p Params) Checker { return newChecker(p, &unbounded{t: tally{}}) },
 }
 
-type unbounded struct{ atEnd }
+type unbounded struct {
+	t        tally
+	open     doneCalls
+	outcomes backlog[*model.Registration]
+}
 
-func (unbounded) finish(m *model.Model) []Verdict {
-	t := tally{}
-	for _, id := range m.ServedIDs() {
-		for _, c := range m.Served(id) {
-			known, ok := m.KnownSince(c.Node, c.NodeID)
-			if !ok || c.Orphan || known > c.Invoked || !c.OK() {
-				continue
-			}
-			if c.Max > 0 {
-				t.held(id.String(), c.Scope)
-				continue
-			}
-			t.violated(id.String(), finding{
-				at: c.Done, scope: c.Scope, evidence: []history.Ref{c.Start, c.End},
-				detail: fmt.Sprintf("want an answer of at least 1, since the quota was known at %s, got %d, which means unlimited, at %s",
-					m.Since(known), c.Max, m.Since(c.Done)),
-			})
-		}
+func (u *unbounded) observe(_ *model.Model, s *model.Step) {
+	u.open.observe(s, model.NodeGetInfo, history.DriverSide)
+	if s.Outcome != nil {
+		u.outcomes.push(s.Outcome)
 	}
-	for _, r := range m.Registrations() {
+}
+
+func (u *unbounded) settle(m *model.Model, to time.Duration) time.Duration {
+	for _, c := range u.open.due(to) {
+		known, ok := m.KnownSince(c.Node, c.NodeID)
+		if !ok || c.Orphan || known > c.Invoked || !c.OK() {
+			continue
+		}
+		if c.Max > 0 {
+			u.t.held(c.ID.String(), c.Scope)
+			continue
+		}
+		u.t.violated(c.ID.String(), finding{
+			at: c.Done, scope: c.Scope, evidence: []history.Ref{c.Start, c.End},
+			detail: fmt.Sprintf("want an answer of at least 1, since the quota was known at %s, got %d, which means unlimited, at %s",
+				m.Since(known), c.Max, m.Since(c.Done)),
+		})
+	}
+	for _, r := range u.outcomes.due(func(r *model.Registration) bool { return r.At <= to }) {
 		if known, ok := m.KnownSince(r.Node); ok && known <= r.From {
-			judgeRegistration(m, t, r)
+			judgeRegistration(m, u.t, r)
 		}
 	}
-	return t.verdicts(history.Driver)
+	return u.outcomes.oldest(func(r *model.Registration) time.Duration { return r.From })
 }
+
+func (u *unbounded) finish(m *model.Model) []Verdict { return u.t.verdicts(m, history.Driver) }
 
 // judgeRegistration looks for the driver's part in a registration that failed. A call that never reached the driver, because the gate answered it or
 // the driver was down, is not the driver's; nor is a refused write.
@@ -85,6 +96,6 @@ func judgeRegistration(m *model.Model, t tally, r *model.Registration) {
 	}
 	if !reached && strings.Contains(r.Message, model.NodeGetInfo) {
 		f.detail = fmt.Sprintf("%s: the kubelet says %q", want, r.Message)
-		t.missing(m, r.ID.String(), f, history.PrefixCSI+r.Node)
+		t.missing(r.ID.String(), f, history.PrefixCSI+r.Node)
 	}
 }

@@ -3,6 +3,7 @@ package invariants
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -19,7 +20,9 @@ var noCollateral = Invariant{
 	Others:   []history.Boundary{history.Scheduler, history.Driver},
 	Needs:    []string{history.PrefixAPI + "pods", history.PrefixCSI, history.SourceBackend},
 	New: func(p Params) Checker {
-		return newChecker(p, &bystanders{running: map[string]*bystander{}, quiet: tally{}})
+		return newChecker(p, &bystanders{
+			running: map[string]*bystander{}, preempted: map[int32]tally{}, t: shared{}, unnamed: unnamed{last: map[model.ID]*model.Call{}},
+		})
 	},
 }
 
@@ -37,14 +40,18 @@ type bystander struct {
 
 // bystanders follows pods from their running on. Those that end without a reason are only counted, by node.
 type bystanders struct {
-	running           map[string]*bystander // by UID
-	failed, preempted []*bystander
-	quiet             tally
-	highest           int32
-	named             time.Duration // when something was last done to a node
+	running map[string]*bystander // by UID
+	failed  backlog[*bystander]
+	// preempted are pods that made way, by their priority, as long as no higher one was seen.
+	preempted map[int32]tally
+	highest   int32
+	named     time.Duration // when something was last done to a node
+	t         shared
+	unnamed
 }
 
-func (r *bystanders) observe(m *model.Model, s model.Step) {
+func (r *bystanders) observe(m *model.Model, s *model.Step) {
+	r.unnamed.observe(s)
 	b, ok := s.Body.(*history.Pod)
 	if !ok {
 		if at, ok := named(m, s); ok {
@@ -55,7 +62,10 @@ func (r *bystanders) observe(m *model.Model, s model.Step) {
 	if b.UID == "" || len(b.Claims) == 0 {
 		return
 	}
-	r.highest = max(r.highest, b.Priority)
+	if b.Priority > r.highest {
+		r.highest = b.Priority
+		maps.DeleteFunc(r.preempted, func(priority int32, _ tally) bool { return priority < r.highest })
+	}
 	p := r.running[b.UID]
 	now := model.Stamp{At: s.At, Rev: s.Rev, Ref: s.Ref()}
 	switch {
@@ -66,10 +76,10 @@ func (r *bystanders) observe(m *model.Model, s model.Step) {
 		return
 	case b.Disruption == preempted:
 		p.reason, p.to = b.Disruption, now
-		r.preempted = append(r.preempted, p)
+		r.preempt(m, p)
 	case b.PodPhase == "Failed" && b.Reason != "" && b.Deleted == nil:
 		p.reason, p.to = b.Reason, now
-		r.failed = append(r.failed, p)
+		r.failed.push(p)
 	case b.PodPhase != "Running" || b.Deleted != nil || b.Type == "DELETED":
 		if b.Disruption == "" {
 			r.went(p)
@@ -83,41 +93,51 @@ func (r *bystanders) observe(m *model.Model, s model.Step) {
 // went counts a pod that ran on, where something was done to a node meanwhile.
 func (r *bystanders) went(p *bystander) {
 	if r.named >= p.from.At {
-		r.quiet.held(p.node, p.scope)
+		r.t.of(history.Kubelet).held(p.node, p.scope)
 	}
+}
+
+// preempt notes a pod that made way, unless there was one of higher priority.
+func (r *bystanders) preempt(m *model.Model, p *bystander) {
+	if p.priority < r.highest {
+		return
+	}
+	if r.preempted[p.priority] == nil {
+		r.preempted[p.priority] = tally{}
+	}
+	r.preempted[p.priority].violated(p.node, finding{
+		at: p.to.At, scope: p.scope, evidence: []history.Ref{p.from.Ref, p.to.Ref},
+		detail: fmt.Sprintf("want pod %q, which ran since %s, to go on, for none has a higher priority than its %d, got %s at %s",
+			p.name, m.Since(p.from.At), p.priority, p.reason, m.Since(p.to.At)),
+	})
+}
+
+func (r *bystanders) settle(m *model.Model, to time.Duration) time.Duration {
+	for _, p := range r.failed.due(func(p *bystander) bool { return p.to.At <= to }) {
+		if !m.Disturbed(p.node, model.Minus(p.to.At, settle), p.to.At) {
+			r.t.of(history.Kubelet).late(m, p.node, p.from.At, p.to.At, finding{
+				at: p.to.At, scope: p.scope, evidence: []history.Ref{p.from.Ref, p.to.Ref},
+				detail: fmt.Sprintf("want pod %q, which ran since %s, to go on, got it failed (%s) at %s", p.name, m.Since(p.from.At), p.reason, m.Since(p.to.At)),
+			}, history.PrefixAPI+"pods")
+		}
+	}
+	return r.unnamed.settle(m, r.t.of(history.Driver), to)
 }
 
 func (r *bystanders) finish(m *model.Model) []Verdict {
 	for _, p := range r.running {
 		r.went(p)
 	}
-	t := shared{history.Kubelet: r.quiet}
-	for _, p := range r.failed {
-		if !m.Disturbed(p.node, model.Minus(p.to.At, settle), p.to.At) {
-			t.of(history.Kubelet).late(m, p.node, p.from.At, p.to.At, finding{
-				at: p.to.At, scope: p.scope, evidence: []history.Ref{p.from.Ref, p.to.Ref},
-				detail: fmt.Sprintf("want pod %q, which ran since %s, to go on, got it failed (%s) at %s", p.name, m.Since(p.from.At), p.reason, m.Since(p.to.At)),
-			}, history.PrefixAPI+"pods")
+	for _, t := range r.preempted {
+		for node, s := range t {
+			r.t.of(history.Scheduler).join(node, s)
 		}
 	}
-	for _, p := range r.preempted {
-		if p.priority >= r.highest {
-			t.of(history.Scheduler).violated(p.node, finding{
-				at: p.to.At, scope: p.scope, evidence: []history.Ref{p.from.Ref, p.to.Ref},
-				detail: fmt.Sprintf("want pod %q, which ran since %s, to go on, for none has a higher priority than its %d, got %s at %s",
-					p.name, m.Since(p.from.At), p.priority, p.reason, m.Since(p.to.At)),
-			})
-		}
-	}
-	all := namings(m)
-	for _, id := range m.Asked() {
-		judgeUnnamed(m, t.of(history.Driver), id, all)
-	}
-	return t.verdicts(history.Kubelet, history.Scheduler, history.Driver)
+	return r.t.verdicts(m, history.Kubelet, history.Scheduler, history.Driver)
 }
 
 // named says whether an event did something to a node, as namings has it, and when.
-func named(m *model.Model, s model.Step) (time.Duration, bool) {
+func named(m *model.Model, s *model.Step) (time.Duration, bool) {
 	switch b := s.Body.(type) {
 	case *history.Backend:
 		before, was := m.Quota(s.Node).Back(1)

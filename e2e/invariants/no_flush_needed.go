@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"fmt"
+	"slices"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants/model"
@@ -18,16 +19,23 @@ var noFlushNeeded = Invariant{
 		{Versions: ">=1.36 <1.38", Source: "growth-requeues: finite to unlimited does not requeue", Scenario: unlimitedScenario, Signed: true},
 		{Versions: ">=1.36 <1.38", Source: "detach-requeues: generic ephemeral volumes do not requeue", Scenario: ephemeralScenario, Signed: true},
 	},
-	New: func(p Params) Checker { return newChecker(p, &flushed{}) },
+	New: func(p Params) Checker { return newChecker(p, &flushed{t: tally{}}) },
 }
+
+// bindsKept bounds the binds remembered since the last reading.
+const bindsKept = 4096
 
 // flushed follows one counter.
 type flushed struct {
+	t     tally
 	last  model.Stamp // the last reading
 	value float64
 	read  bool
-	rises []rise
-	binds int // waits that ended in a bind
+	rises int
+	open  []rise        // those whose binds may not have been seen yet
+	bound []*model.Wait // waits that ended in a bind, since the last reading
+	binds int           // those that count
+	atOnce
 }
 
 // rise is an increase of the counter between two readings.
@@ -36,7 +44,21 @@ type rise struct {
 	by       float64
 }
 
-func (r *flushed) observe(_ *model.Model, s model.Step) {
+func (r *flushed) observe(m *model.Model, s *model.Step) {
+	for len(r.open) > 0 && s.At > model.Plus(r.open[0].to.At, m.Slack()) {
+		r.judge(m, r.open[0])
+		r.open = r.open[1:]
+	}
+	for _, w := range s.Over {
+		if !w.Bound || !w.Room {
+			continue
+		}
+		if w.Said {
+			r.binds++
+		}
+		r.bound = append(r.bound, w)
+		r.bound = slices.Delete(r.bound, 0, max(0, len(r.bound)-bindsKept))
+	}
 	b, ok := s.Body.(*history.Metric)
 	if !ok || b.Name != history.MetricFlushed || s.Source != history.PrefixMetric+"kube-scheduler" {
 		return
@@ -46,46 +68,52 @@ func (r *flushed) observe(_ *model.Model, s model.Step) {
 	case b.Absent || b.Error != "":
 		return
 	case b.Value > r.value:
-		r.rises = append(r.rises, rise{r.last, now, b.Value - r.value})
+		r.rises++
+		r.open = append(r.open, rise{r.last, now, b.Value - r.value})
 	}
 	r.last, r.value, r.read = now, b.Value, true
+	since := r.last.At
+	for _, up := range r.open {
+		since = min(since, up.from.At)
+	}
+	r.bound = slices.DeleteFunc(r.bound, func(w *model.Wait) bool { return w.To.At < model.Minus(since, m.Slack()) })
+}
+
+// flushedMetric is the subject of its verdict.
+const flushedMetric = "kube-scheduler"
+
+func (r *flushed) judge(m *model.Model, up rise) {
+	f := finding{
+		at: up.to.At, evidence: []history.Ref{up.from.Ref, up.to.Ref},
+		detail: fmt.Sprintf("want %s to stay 0, got %g more between %s and %s", history.MetricFlushed, up.by, m.Since(up.from.At), m.Since(up.to.At)),
+	}
+	known, chance := r.flushedBetween(m, up)
+	if chance {
+		f.detail += "; but a pod was bound then that had got room just before: the flush may have come at the same time"
+		r.t.doubt(flushedMetric, f)
+		return
+	}
+	f.defect = known
+	r.t.violated(flushedMetric, f)
 }
 
 func (r *flushed) finish(m *model.Model) []Verdict {
-	t := tally{}
-	const name = "kube-scheduler"
-	for _, w := range m.Waits() {
-		if w.Bound && w.Room && w.Said {
-			r.binds++
-		}
-	}
-	for _, up := range r.rises {
-		f := finding{
-			at: up.to.At, evidence: []history.Ref{up.from.Ref, up.to.Ref},
-			detail: fmt.Sprintf("want %s to stay 0, got %g more between %s and %s", history.MetricFlushed, up.by, m.Since(up.from.At), m.Since(up.to.At)),
-		}
-		known, chance := flushedBetween(m, up)
-		if chance {
-			f.detail += "; but a pod was bound then that had got room just before: the flush may have come at the same time"
-			t.doubt(name, f)
-			continue
-		}
-		f.defect = known
-		t.violated(name, f)
+	for _, up := range r.open {
+		r.judge(m, up)
 	}
 	for range r.binds {
-		if r.read && len(r.rises) == 0 {
-			t.held(name, "")
+		if r.read && r.rises == 0 {
+			r.t.held(flushedMetric, "")
 		}
 	}
-	return t.verdicts(history.Scheduler)
+	return r.t.verdicts(m, history.Scheduler)
 }
 
 // flushedBetween looks at the pods that were bound between two readings. It names the known defect that made one of them wait for the flush, and says
 // whether one had had room for so short a time that it may have been flushed by chance.
-func flushedBetween(m *model.Model, up rise) (known string, chance bool) {
-	for _, w := range m.Waits() {
-		if !w.Bound || !w.Room || w.To.At < model.Minus(up.from.At, m.Slack()) || w.To.At > model.Plus(up.to.At, m.Slack()) {
+func (r *flushed) flushedBetween(m *model.Model, up rise) (known string, chance bool) {
+	for _, w := range r.bound {
+		if w.To.At < model.Minus(up.from.At, m.Slack()) || w.To.At > model.Plus(up.to.At, m.Slack()) {
 			continue
 		}
 		waited := w.To.At - w.From.At

@@ -36,10 +36,10 @@ type removal struct {
 type ghosts struct {
 	t       tally
 	removed map[model.ID]removal
-	absences
+	atOnce
 }
 
-func (g *ghosts) observe(m *model.Model, s model.Step) {
+func (g *ghosts) observe(m *model.Model, s *model.Step) {
 	w := s.Write
 	if w == nil {
 		return
@@ -78,15 +78,14 @@ func (g *ghosts) added(m *model.Model, w *model.Write, c model.Change, gone remo
 			f.evidence, f.defect = append(f.evidence, a.End), "ghost-entry"
 		}
 	}
-	g.missing(c.ID.String(), f, calls(c.Node))
+	g.t.missing(c.ID.String(), f, calls(c.Node))
 }
 
 func (g *ghosts) finish(m *model.Model) []Verdict {
-	g.conclude(m, g.t)
 	for id, gone := range g.removed {
 		if model.Plus(gone.at, ghostWithin) <= m.End() {
 			g.t.held(id.String(), gone.scope)
 		}
 	}
-	return g.t.verdicts(history.Kubelet)
+	return g.t.verdicts(m, history.Kubelet)
 }

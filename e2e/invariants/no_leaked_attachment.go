@@ -21,7 +21,7 @@ var noLeakedAttachment = Invariant{
 		history.PrefixAPI + "persistentvolumes", history.PrefixCSI + "controller/", history.SourceBackend,
 	},
 	New: func(p Params) Checker {
-		return newChecker(p, &leaks{orphans: newOrphans(), left: map[model.Place]*leftover{}})
+		return newChecker(p, newLeaks())
 	},
 }
 
@@ -32,16 +32,23 @@ type leftover struct {
 	scope  string
 	since  model.Stamp
 	// to is when the backend let go of it, or a VolumeAttachment came for it; At is Forever while neither did.
-	to model.Stamp
+	to     model.Stamp
+	judged bool
 }
 
 type leaks struct {
 	orphans
+	t    shared
 	left map[model.Place]*leftover
-	over []*leftover
+	over backlog[*leftover]
 }
 
-func (r *leaks) observe(m *model.Model, s model.Step) {
+func newLeaks() *leaks {
+	o := newOrphans()
+	return &leaks{orphans: o, t: shared{history.ControllerManager: o.ended}, left: map[model.Place]*leftover{}}
+}
+
+func (r *leaks) observe(m *model.Model, s *model.Step) {
 	r.orphans.observe(m, s)
 	switch b := s.Body.(type) {
 	case *history.Backend:
@@ -74,33 +81,46 @@ func (r *leaks) wanted(m *model.Model, at model.Place) bool {
 	return false
 }
 
-func (r *leaks) end(at model.Place, s model.Step) {
+func (r *leaks) end(at model.Place, s *model.Step) {
 	if l := r.left[at]; l != nil {
 		l.to = model.Stamp{At: s.At, Rev: s.Rev, Ref: s.Ref()}
-		r.over = append(r.over, l)
+		r.over.push(l)
 		delete(r.left, at)
 	}
 }
 
-func (r *leaks) finish(m *model.Model) []Verdict {
-	t := shared{history.ControllerManager: r.ended}
-	for _, u := range r.overdue() {
+func (r *leaks) settle(m *model.Model, to time.Duration) time.Duration {
+	for _, u := range r.overdue(to) {
 		if u.rejected == "" {
-			t.orphan(m, u, "without a live pod")
+			r.t.orphan(m, u, "without a live pod")
 		}
 	}
-	for _, l := range r.over {
-		judgeLeftover(m, t, l)
+	for _, l := range r.over.due(func(l *leftover) bool { return l.to.At <= to }) {
+		l.judge(m, r.t)
 	}
 	for _, l := range r.left {
-		judgeLeftover(m, t, l)
+		if l.deadline(m) <= to {
+			l.judge(m, r.t)
+		}
 	}
-	return t.verdicts(history.ControllerManager, history.Attacher, history.Driver)
+	return model.Forever
 }
 
-// judgeLeftover wants the backend to let go in time. Whoever said that the volume was detached is to blame: the driver, where it answered OK.
-func judgeLeftover(m *model.Model, t shared, l *leftover) {
-	deadline := model.Plus(l.since.At, model.Plus(orphanBound, m.Slack()))
+func (r *leaks) finish(m *model.Model) []Verdict {
+	return r.t.verdicts(m, history.ControllerManager, history.Attacher, history.Driver)
+}
+
+func (l *leftover) deadline(m *model.Model) time.Duration {
+	return model.Plus(l.since.At, model.Plus(orphanBound, m.Slack()))
+}
+
+// judge wants the backend to let go in time. Whoever said that the volume was detached is to blame: the driver, where it answered OK.
+func (l *leftover) judge(m *model.Model, t shared) {
+	deadline := l.deadline(m)
+	if l.judged || l.to.At <= deadline || deadline > m.End() {
+		return
+	}
+	l.judged = true
 	name := model.ID{Node: l.place.Node, Driver: l.driver}.String()
 	f := finding{at: deadline, scope: l.scope, evidence: []history.Ref{l.since.Ref}}
 	blamed, why := history.Attacher, "the driver was not asked to detach it"
@@ -108,10 +128,7 @@ func judgeLeftover(m *model.Model, t shared, l *leftover) {
 		blamed, why = history.Driver, "the driver answered the unpublish with OK at "+m.Since(c.Done)
 		f.evidence = append(f.evidence, c.End)
 	}
-	switch {
-	case l.to.At <= deadline || deadline > m.End():
-	case m.Outage(l.place.Node, "detach", model.Minus(l.since.At, settle), deadline):
-	default:
+	if !m.Outage(l.place.Node, "detach", model.Minus(l.since.At, settle), deadline) {
 		f.detail = fmt.Sprintf("want volume %q off node %q in the backend within %s + %s after its VolumeAttachment was gone at %s, got it attached at %s: %s",
 			l.place.Volume, l.place.Node, orphanBound, m.Slack(), m.Since(l.since.At), m.Since(deadline), why)
 		t.of(blamed).late(m, name, l.since.At, deadline, f, history.SourceBackend, history.PrefixAPI+"volumeattachments")

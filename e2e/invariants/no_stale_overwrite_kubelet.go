@@ -38,7 +38,7 @@ type carry struct {
 type staleWrites struct {
 	t       tally
 	carried map[model.ID]*carry
-	absences
+	deferred
 }
 
 // causes returns the answers that a write of count at t may come from.
@@ -52,7 +52,7 @@ func causes(m *model.Model, id model.ID, count *int32, t time.Duration) []*model
 	return out
 }
 
-func (r *staleWrites) observe(m *model.Model, s model.Step) {
+func (r *staleWrites) observe(m *model.Model, s *model.Step) {
 	if s.Write == nil {
 		return
 	}
@@ -102,7 +102,9 @@ func countOf(d *history.CSINodeDriver) *int32 {
 	return d.Count
 }
 
-func (r *staleWrites) finish(m *model.Model) []Verdict {
-	r.conclude(m, r.t)
-	return r.t.verdicts(history.Kubelet)
+func (r *staleWrites) settle(m *model.Model, to time.Duration) time.Duration {
+	r.conclude(m, r.t, to)
+	return model.Forever
 }
+
+func (r *staleWrites) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Kubelet) }

@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"fmt"
+	"time"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants/model"
@@ -14,30 +15,37 @@ var nodeIDStable = Invariant{
 	Source:   "kubernetes pkg/apis/storage/validation ValidateCSINodeUpdate: only allocatable may change, so the count freezes with another id",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.PrefixAPI + "nodes"},
-	New:      func(p Params) Checker { return newChecker(p, sameID{}) },
+	New:      func(p Params) Checker { return newChecker(p, &sameID{t: tally{}, last: map[model.ID]*model.Call{}}) },
 }
 
-type sameID struct{ atEnd }
+type sameID struct {
+	t    tally
+	open doneCalls
+	last map[model.ID]*model.Call // the answer before
+}
 
-func (sameID) finish(m *model.Model) []Verdict {
-	t := tally{}
-	for _, id := range m.ServedIDs() {
-		var last *model.Call
-		for _, c := range m.Served(id) {
-			if !c.OK() || c.Orphan || c.NodeID == "" {
-				continue
-			}
-			switch {
-			case last == nil || m.NodeGone(id.Node, last.Invoked, c.Done):
-			case c.NodeID == last.NodeID:
-				t.held(id.String(), c.Scope)
-			default:
-				f := found(c, last.End)
-				f.detail = fmt.Sprintf("want node id %q, as at %s, got %q at %s", last.NodeID, m.Since(last.Done), c.NodeID, m.Since(c.Done))
-				t.violated(id.String(), f)
-			}
-			last = c
+func (r *sameID) observe(_ *model.Model, s *model.Step) {
+	r.open.observe(s, model.NodeGetInfo, history.DriverSide)
+}
+
+func (r *sameID) settle(m *model.Model, to time.Duration) time.Duration {
+	for _, c := range r.open.due(to) {
+		if !c.OK() || c.Orphan || c.NodeID == "" {
+			continue
 		}
+		last := r.last[c.ID]
+		switch {
+		case last == nil || m.NodeGone(c.Node, last.Invoked, c.Done):
+		case c.NodeID == last.NodeID:
+			r.t.held(c.ID.String(), c.Scope)
+		default:
+			f := found(c, last.End)
+			f.detail = fmt.Sprintf("want node id %q, as at %s, got %q at %s", last.NodeID, m.Since(last.Done), c.NodeID, m.Since(c.Done))
+			r.t.violated(c.ID.String(), f)
+		}
+		r.last[c.ID] = c
 	}
-	return t.verdicts(history.Driver)
+	return model.Forever
 }
+
+func (r *sameID) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Driver) }

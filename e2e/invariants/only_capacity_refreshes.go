@@ -28,11 +28,11 @@ type refreshes struct {
 	anchors  map[model.ID]time.Duration // when the ticker of the driver on the node was last started
 	reactive map[model.ID]int           // calls that only code 8 explains
 	open     []*model.Answer            // calls whose attach error may still be on its way here
-	absences
+	atOnce
 }
 
-func (r *refreshes) observe(m *model.Model, s model.Step) {
-	r.settle(m, s.At)
+func (r *refreshes) observe(m *model.Model, s *model.Step) {
+	r.pass(m, s.At)
 	if c := s.Call; c != nil && c.Method == model.NotifyRegistered && s.Phase == history.Invoke {
 		r.anchors[c.ID] = s.At
 	}
@@ -58,8 +58,8 @@ func longThroughout(m *model.Model, driver string, at time.Duration) bool {
 	return len(points) > 0
 }
 
-// settle judges the calls sent more than slack ago.
-func (r *refreshes) settle(m *model.Model, now time.Duration) {
+// pass judges the calls sent more than slack ago.
+func (r *refreshes) pass(m *model.Model, now time.Duration) {
 	for len(r.open) > 0 && r.open[0].Invoked+m.Slack() < now {
 		r.judge(m, r.open[0])
 		r.open = r.open[1:]
@@ -80,11 +80,11 @@ func (r *refreshes) judge(m *model.Model, a *model.Answer) {
 			return
 		}
 		f.detail = fmt.Sprintf("want one refresh at most for each of %d pods that waited on code 8, got the %d. at %s", m.Waited(a.ID), r.reactive[a.ID], m.Since(a.Invoked))
-		r.missing(name, f, history.PrefixAPI+"pods", history.PrefixAPI+"persistentvolumeclaims")
+		r.t.missing(name, f, history.PrefixAPI+"pods", history.PrefixAPI+"persistentvolumeclaims")
 		return
 	}
 	f.detail = fmt.Sprintf("want NodeGetInfo in a registration, at a tick or on attach error code 8 only, got a call at %s without any of them", m.Since(a.Invoked))
-	r.missing(name, f, history.PrefixAPI+"volumeattachments", calls(a.Node))
+	r.t.missing(name, f, history.PrefixAPI+"volumeattachments", calls(a.Node))
 }
 
 // ticks says whether a tick was due when the call was sent.
@@ -104,7 +104,6 @@ func (r *refreshes) ticks(m *model.Model, a *model.Answer) bool {
 }
 
 func (r *refreshes) finish(m *model.Model) []Verdict {
-	r.settle(m, m.End())
-	r.conclude(m, r.t)
-	return r.t.verdicts(history.Kubelet)
+	r.pass(m, m.End())
+	return r.t.verdicts(m, history.Kubelet)
 }

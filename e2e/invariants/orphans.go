@@ -1,8 +1,6 @@
 package invariants
 
 import (
-	"cmp"
-	"slices"
 	"time"
 
 	"headroom/e2e/framework/history"
@@ -25,13 +23,15 @@ type orphan struct {
 	to model.Stamp
 	// mounted is until when the kubelet had the volume in use, as its Node says: Forever while it has.
 	mounted time.Duration
+	// last is the last unpublish of the volume on the node since, and last before by the slack, nil without one.
+	last *model.Call
 }
 
 // orphans follows VolumeAttachments whose pods have ended. What was adopted by another pod is forgotten, what was gone in time only counted.
 type orphans struct {
 	attached map[string]map[string]*history.VolumeAttachment // node, name: those that exist
 	open     map[string]*orphan
-	late     []*orphan
+	late     backlog[*orphan]
 	lived    map[string]bool // attachments that a live pod had
 	// rejected and ended count what was gone in time, by whether the last pod was rejected.
 	rejected, ended tally
@@ -42,8 +42,14 @@ func newOrphans() orphans {
 		rejected: tally{}, ended: tally{}}
 }
 
-func (o *orphans) observe(m *model.Model, s model.Step) {
+func (o *orphans) observe(m *model.Model, s *model.Step) {
 	switch b := s.Body.(type) {
+	case *history.CSICall:
+		if c := s.Call; c.Method == model.Unpublish && c.Side == history.DriverSide && (s.Phase == history.Invoke || c.Orphan) {
+			for _, u := range o.open {
+				u.asked(c)
+			}
+		}
 	case *history.VolumeAttachment:
 		o.attachment(m, s, b)
 	case *history.Pod:
@@ -59,7 +65,7 @@ func (o *orphans) observe(m *model.Model, s model.Step) {
 	}
 }
 
-func (o *orphans) attachment(m *model.Model, s model.Step, b *history.VolumeAttachment) {
+func (o *orphans) attachment(m *model.Model, s *model.Step, b *history.VolumeAttachment) {
 	if b.Type != "DELETED" {
 		if o.attached[b.NodeName] == nil {
 			o.attached[b.NodeName] = map[string]*history.VolumeAttachment{}
@@ -84,24 +90,28 @@ func (o *orphans) attachment(m *model.Model, s model.Step, b *history.VolumeAtta
 func (o *orphans) gone(m *model.Model, u *orphan) {
 	took := u.to.At - u.since.At
 	if took > model.Plus(orphanBound, m.Slack()) {
-		o.late = append(o.late, u)
+		o.late.push(u)
 		return
 	}
 	t := o.ended
 	if u.rejected != "" {
 		t = o.rejected
 	}
-	t.held(u.subject(), u.scope)
-	t.measured(u.subject(), 1, took)
+	name := u.subject(t)
+	t.held(name, u.scope)
+	t.measured(name, 1, took)
 }
 
 // subject is the rejected pod, else the node and driver.
-func (u *orphan) subject() string {
-	return cmp.Or(u.rejected, model.ID{Node: u.node, Driver: u.volume.Driver}.String())
+func (u *orphan) subject(t tally) string {
+	if u.rejected != "" {
+		return t.pod(u.rejected)
+	}
+	return model.ID{Node: u.node, Driver: u.volume.Driver}.String()
 }
 
 // look asks whether an attachment still has a live pod. ended is the pod whose change made it worth asking, if any.
-func (o *orphans) look(m *model.Model, s model.Step, name string, b *history.VolumeAttachment, ended *model.Pod) {
+func (o *orphans) look(m *model.Model, s *model.Step, name string, b *history.VolumeAttachment, ended *model.Pod) {
 	live := m.LivePod(b.NodeName, b.PVName)
 	switch u := o.open[name]; {
 	case live:
@@ -117,6 +127,11 @@ func (o *orphans) look(m *model.Model, s model.Step, name string, b *history.Vol
 			u.rejected = ended.Name
 		}
 		u.look(m, s.At)
+		for _, c := range m.Unpublishes(u.volume.Handle) {
+			if c.Invoked >= model.Minus(s.At, m.Slack()) {
+				u.asked(c)
+			}
+		}
 		o.open[name] = u
 	}
 }
@@ -131,15 +146,21 @@ func (u *orphan) look(m *model.Model, now time.Duration) {
 	}
 }
 
-// overdue returns what is still there or was gone late, by when it became an orphan.
-func (o *orphans) overdue() []*orphan {
-	all := slices.Clone(o.late)
-	for _, u := range o.open {
-		all = append(all, u)
+// asked remembers an unpublish of the volume on the node.
+func (u *orphan) asked(c *model.Call) {
+	if c.Volume == u.volume.Handle && c.Driver == u.volume.Driver && c.Node == u.node {
+		u.last = c
 	}
-	slices.SortFunc(all, func(a, b *orphan) int {
-		return cmp.Or(cmp.Compare(a.since.At, b.since.At), cmp.Compare(a.name, b.name))
-	})
+}
+
+// overdue takes out what was gone late, once its last unpublish was answered; at the end of the history also what is still there.
+func (o *orphans) overdue(to time.Duration) []*orphan {
+	all := o.late.due(func(u *orphan) bool { return u.to.At <= to && (u.last == nil || u.last.Over() <= to) })
+	if to == model.Forever {
+		for _, u := range o.open {
+			all = append(all, u)
+		}
+	}
 	return all
 }
 
@@ -155,12 +176,7 @@ func (u *orphan) excused(m *model.Model, to time.Duration) bool {
 
 // blame names the boundary that the attachment is stuck at, and the event that shows it.
 func (u *orphan) blame(m *model.Model) (history.Boundary, string, history.Ref) {
-	var last *model.Call
-	for _, c := range m.Unpublishes(u.volume.Handle) {
-		if c.Driver == u.volume.Driver && c.Node == u.node && c.Invoked >= model.Minus(u.since.At, m.Slack()) && c.Invoked <= u.to.At {
-			last = c
-		}
-	}
+	last := u.last
 	switch {
 	case !u.deleting && last == nil:
 		return history.ControllerManager, "its deletion was not asked for", history.Ref{}

@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"fmt"
+	"time"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants/model"
@@ -14,28 +15,34 @@ var pendingIsExplained = Invariant{
 	Source:   "pkg/scheduler/framework/plugins/nodevolumelimits ErrReasonMaxVolumeCountExceeded",
 	Boundary: history.Scheduler,
 	Needs:    placementNeeds,
-	New:      func(p Params) Checker { return newChecker(p, explained{}) },
+	New:      func(p Params) Checker { return newChecker(p, &explained{t: tally{}}) },
 }
 
-type explained struct{ atEnd }
+type explained struct {
+	t tally
+	waits
+}
 
-func (explained) finish(m *model.Model) []Verdict {
-	t := tally{}
-	for _, w := range m.Waits() {
+func (r *explained) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Scheduler) }
+
+func (r *explained) settle(m *model.Model, to time.Duration) time.Duration {
+	t := r.t
+	for _, w := range r.due(m, to) {
+		name := t.pod(w.Pod)
 		deadline := model.Plus(w.From.At, model.Plus(requeueBound, m.Slack()))
 		switch {
 		case w.Room:
 		case w.Explained <= deadline:
-			t.held(w.Pod, w.Scope)
-			t.measured(w.Pod, 1, w.Explained-w.From.At)
+			t.held(name, w.Scope)
+			t.measured(name, 1, w.Explained-w.From.At)
 		case w.To.At <= deadline || deadline > m.End() || w.Otherwise || undecided(m, w.From.At, deadline):
 		default:
-			t.late(m, w.Pod, w.From.At, deadline, finding{
+			t.late(m, name, w.From.At, deadline, finding{
 				at: deadline, scope: w.Scope, evidence: []history.Ref{w.From.Ref},
 				detail: fmt.Sprintf("want the pod to say %q within %s + %s after every node was full (%q: %s) at %s, got no reason",
 					model.VolumeLimits, requeueBound, m.Slack(), w.Node, w.Sum, m.Since(w.From.At)),
 			}, placementNeeds...)
 		}
 	}
-	return t.verdicts(history.Scheduler)
+	return model.Forever
 }

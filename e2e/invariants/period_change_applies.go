@@ -48,12 +48,11 @@ type tickWatch struct {
 }
 
 type periods struct {
-	t    tally
-	now  map[string]periodState
-	of   map[model.ID]*tickWatch // those still followed
-	late []lateness
+	t   tally
+	now map[string]periodState
+	of  map[model.ID]*tickWatch // those still followed
 	swept
-	absences
+	deferred
 }
 
 // swept is when all that is followed was last looked at: doing so at every event would cost too much.
@@ -68,10 +67,10 @@ func (s *swept) due(now time.Duration) bool {
 	return true
 }
 
-func (r *periods) observe(m *model.Model, s model.Step) {
+func (r *periods) observe(m *model.Model, s *model.Step) {
 	if r.swept.due(s.At) {
 		for id, w := range r.of {
-			r.settle(m, id, w, s.At)
+			r.look(m, id, w, s.At)
 		}
 	}
 	if b, ok := s.Body.(*history.CSIDriver); ok {
@@ -81,7 +80,7 @@ func (r *periods) observe(m *model.Model, s model.Step) {
 		return
 	}
 	if w := r.of[s.Call.ID]; w != nil {
-		r.settle(m, s.Call.ID, w, s.At)
+		r.look(m, s.Call.ID, w, s.At)
 	}
 	w := r.of[s.Call.ID]
 	switch a := m.AnswerOf(s); {
@@ -95,7 +94,7 @@ func (r *periods) observe(m *model.Model, s model.Step) {
 }
 
 // changed begins to follow every node where the driver is registered.
-func (r *periods) changed(m *model.Model, s model.Step, b *history.CSIDriver) {
+func (r *periods) changed(m *model.Model, s *model.Step, b *history.CSIDriver) {
 	next := periodState{seconds: b.PeriodSeconds, deleted: b.Type == "DELETED", at: s.At, ref: s.Ref()}
 	if next.deleted {
 		next.seconds = nil
@@ -158,8 +157,8 @@ func (r *periods) bad(a *model.Answer, f finding) {
 	r.unless(a.Node, model.Minus(a.Invoked, settle), a.Invoked, f, a.ID.String(), history.PrefixAPI+"csidrivers", calls(a.Node))
 }
 
-// settle ends what has been followed for long enough, and notes ticks that did not come.
-func (r *periods) settle(m *model.Model, id model.ID, w *tickWatch, now time.Duration) {
+// look ends what has been followed for long enough, and notes ticks that did not come.
+func (r *periods) look(m *model.Model, id model.ID, w *tickWatch, now time.Duration) {
 	if p, _ := m.Registered(id).Back(0); !p.Value {
 		delete(r.of, id)
 		return
@@ -179,20 +178,21 @@ func (r *periods) settle(m *model.Model, id model.ID, w *tickWatch, now time.Dur
 		return
 	}
 	delete(r.of, id)
-	r.late = append(r.late, lateness{id.String(), id.Node, w.at, deadline, finding{
+	r.deferred.late(id.Node, model.Minus(w.at, settle), w.at, deadline, finding{
 		at: deadline, evidence: []history.Ref{w.ref},
 		detail: fmt.Sprintf("want NodeGetInfo within %s + %s after the ticker's start at %s with a new period, got none by %s",
 			model.Seconds(*w.seconds), m.Slack(), m.Since(w.start), m.Since(deadline)),
-	}, []string{calls(id.Node)}})
+	}, id.String(), calls(id.Node))
 }
 
-func (r *periods) finish(m *model.Model) []Verdict {
-	for id, w := range r.of {
-		r.settle(m, id, w, m.End())
+func (r *periods) settle(m *model.Model, to time.Duration) time.Duration {
+	if to == model.Forever {
+		for id, w := range r.of {
+			r.look(m, id, w, m.End())
+		}
 	}
-	for _, l := range r.late {
-		l.conclude(m, r.t, model.Minus(l.from, settle))
-	}
-	r.conclude(m, r.t)
-	return r.t.verdicts(history.Kubelet)
+	r.conclude(m, r.t, to)
+	return model.Forever
 }
+
+func (r *periods) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Kubelet) }

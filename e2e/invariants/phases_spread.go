@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -18,99 +19,138 @@ var phasesSpread = Invariant{
 	Source:   "kubernetes pkg/volume/csi/csi_node_updater.go: a plain ticker, restarted on every node when the period changes",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.SourceBackend, history.PrefixAPI + "csidrivers"},
-	New:      func(p Params) Checker { return newChecker(p, spread{}) },
+	New:      func(p Params) Checker { return newChecker(p, &spread{t: tally{}, of: map[string]*stretch{}}) },
 }
 
 const (
 	spreadNodes   = 16
 	spreadPeriods = 20
 	spreadBucket  = time.Second
+	// spreadGrain is how finely questions are told apart: a second is as many grains as fit, so none is accused of what it did not do.
+	spreadGrain = spreadBucket / 20
 )
 
-type spread struct{ atEnd }
-
-func (spread) finish(m *model.Model) []Verdict {
-	t := tally{}
-	nodes := map[string][]string{} // of each driver
-	for node, ids := range m.Owners() {
-		if len(ids) == 1 { // two drivers ask about one node alike
-			nodes[ids[0].Driver] = append(nodes[ids[0].Driver], node)
-		}
-	}
-	for driver, names := range nodes {
-		points := m.Period(driver).Points()
-		for i, p := range points {
-			to := m.End()
-			if i+1 < len(points) {
-				to = points[i+1].At
-			}
-			if p.Value != nil && len(names) >= spreadNodes {
-				judgeSpread(m, t, driver, names, model.Span{From: p.At, To: to}, model.Seconds(*p.Value))
-			}
-		}
-	}
-	return t.verdicts(history.Driver)
+type spread struct {
+	t  tally
+	of map[string]*stretch // by driver
+	atOnce
 }
 
-func judgeSpread(m *model.Model, t tally, driver string, names []string, span model.Span, period time.Duration) {
-	if (span.To-span.From)/spreadPeriods < period || period <= spreadBucket {
+// stretch is one over which a driver's period does not change.
+type stretch struct {
+	from   time.Duration
+	period time.Duration // 0 where there is none
+	nodes  map[string]*phases
+}
+
+// phases are the questions about one node, by the grain of the period in which they came.
+type phases struct {
+	first, last time.Duration
+	n           map[int64]int
+	refs        map[int64]history.Ref // the first of each second
+}
+
+func (r *spread) observe(m *model.Model, s *model.Step) {
+	switch s.Body.(type) {
+	case *history.CSIDriver:
+		if p, ok := m.Period(s.Key).Back(0); ok && p.Ref == s.Ref() {
+			r.end(m, s.Key, s.At)
+			r.of[s.Key] = &stretch{from: s.At, nodes: map[string]*phases{}}
+			if p.Value != nil {
+				r.of[s.Key].period = model.Seconds(*p.Value)
+			}
+		}
+	case *history.Backend:
+		if (s.Key == "get" || s.Key == "list") && s.Phase == history.Invoke {
+			for _, x := range r.of {
+				x.ask(s)
+			}
+		}
+	}
+}
+
+func (x *stretch) ask(s *model.Step) {
+	if x.period <= spreadBucket {
 		return
 	}
-	var asked [][]model.Query
-	from, to := span.From, span.To
-	for _, node := range names {
-		during := slices.DeleteFunc(slices.Clone(m.Queries(node)), func(q model.Query) bool { return q.Invoked < span.From || q.Invoked > span.To })
-		if len(during) == 0 || (during[len(during)-1].Invoked-during[0].Invoked)/spreadPeriods < period {
+	p := x.nodes[s.Node]
+	if p == nil {
+		p = &phases{first: s.At, n: map[int64]int{}, refs: map[int64]history.Ref{}}
+		x.nodes[s.Node] = p
+	}
+	p.last = s.At
+	in := (s.At - x.from) % x.period
+	p.n[int64(in/spreadGrain)]++
+	if second := int64(in / spreadBucket); p.refs[second] == (history.Ref{}) {
+		p.refs[second] = s.Ref()
+	}
+}
+
+func (r *spread) finish(m *model.Model) []Verdict {
+	for driver := range r.of {
+		r.end(m, driver, m.End())
+	}
+	return r.t.verdicts(m, history.Driver)
+}
+
+// end judges the stretch of a driver that ends now, by the nodes that it alone has asked about so far: two drivers ask about one node alike.
+func (r *spread) end(m *model.Model, driver string, to time.Duration) {
+	x := r.of[driver]
+	if x == nil || x.period <= spreadBucket || (to-x.from)/spreadPeriods < x.period {
+		return
+	}
+	nodes := 0
+	from, until := x.from, to
+	all := map[int64]int{}
+	asked := 0
+	refs := map[int64]history.Ref{}
+	for node, ids := range m.Owners() {
+		p := x.nodes[node]
+		if len(ids) != 1 || ids[0].Driver != driver || p == nil || (p.last-p.first)/spreadPeriods < x.period {
 			continue
 		}
-		asked = append(asked, during)
-		from, to = max(from, during[0].Invoked), min(to, during[len(during)-1].Invoked)
-	}
-	if len(asked) < spreadNodes || (to-from)/spreadPeriods < period {
-		return
-	}
-	var phases []phase
-	for _, q := range slices.Concat(asked...) {
-		if q.Invoked >= from && q.Invoked <= to {
-			phases = append(phases, phase{(q.Invoked - from) % period, q.Ref})
+		nodes++
+		from, until = max(from, p.first), min(until, p.last)
+		for grain, n := range p.n {
+			all[grain] += n
+			asked += n
+		}
+		for second, ref := range p.refs {
+			if old, ok := refs[second]; !ok || ref.Seq < old.Seq {
+				refs[second] = ref
+			}
 		}
 	}
-	crowd, first := crowdest(phases, period)
-	if 2*crowd <= len(phases) {
-		t.held(driver, "")
+	if nodes < spreadNodes || (until-from)/spreadPeriods < x.period {
 		return
 	}
-	t.violated(driver, finding{
-		at: to, evidence: []history.Ref{first.ref},
+	crowd, first := crowdest(all, x.period)
+	if 2*crowd <= asked {
+		r.t.held(driver, "")
+		return
+	}
+	ref, ok := refs[int64(first/spreadBucket)]
+	if !ok {
+		ref = refs[int64((first+spreadBucket)%x.period/spreadBucket)]
+	}
+	r.t.violated(driver, finding{
+		at: until, evidence: []history.Ref{ref},
 		detail: fmt.Sprintf("want at most half of the %d queries about %d nodes in one second of the period of %s, got %d in the second that begins %s into it, from %s to %s",
-			len(phases), len(asked), period, crowd, first.in.Round(time.Millisecond), m.Since(from), m.Since(to)),
+			asked, nodes, x.period, crowd, first, m.Since(from), m.Since(until)),
 	})
 }
 
-// phase is how far into a period a question came.
-type phase struct {
-	in  time.Duration
-	ref history.Ref
-}
-
-// crowdest counts the questions in the fullest second of the period, which may go over its end, and returns the first of them.
-func crowdest(phases []phase, period time.Duration) (crowd int, first phase) {
-	slices.SortFunc(phases, func(a, b phase) int { return int(a.in - b.in) })
-	n := len(phases)
-	end := 0
-	for i, p := range phases {
-		for end < i+n {
-			in := phases[end%n].in
-			if end >= n {
-				in += period
-			}
-			if in-p.in >= spreadBucket {
-				break
-			}
-			end++
+// crowdest counts the questions in the fullest second of the period, which may go over its end, and says how far into the period it begins: with the
+// grain of a question.
+func crowdest(all map[int64]int, period time.Duration) (crowd int, first time.Duration) {
+	grains := int64((period + spreadGrain - 1) / spreadGrain)
+	for _, g := range slices.Sorted(maps.Keys(all)) {
+		n := 0
+		for i := range int64(spreadBucket / spreadGrain) {
+			n += all[(g+i)%grains]
 		}
-		if end-i > crowd {
-			crowd, first = end-i, p
+		if n > crowd {
+			crowd, first = n, time.Duration(g)*spreadGrain
 		}
 	}
 	return crowd, first

@@ -2,6 +2,7 @@ package invariants
 
 import (
 	"fmt"
+	"time"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants/model"
@@ -15,36 +16,39 @@ var publishIdempotent = Invariant{
 	Source:   "CSI spec ControllerPublishVolume: this operation MUST be idempotent",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI + "controller/", history.SourceBackend},
-	New:      func(p Params) Checker { return newChecker(p, idempotent{}) },
+	New:      func(p Params) Checker { return newChecker(p, &idempotent{t: tally{}}) },
 }
 
-type idempotent struct{ atEnd }
+type idempotent struct {
+	t tally
+	grants
+}
 
-func (idempotent) finish(m *model.Model) []Verdict {
-	t := tally{}
-	calls := map[model.Place][]*model.Call{}
-	for _, c := range m.Publishes() {
-		if node, ok := m.BackendNode(c.Node, c.NodeID); ok {
-			place := model.Place{Node: node, Volume: c.Volume}
-			calls[place] = append(calls[place], c)
+func (r *idempotent) settle(m *model.Model, to time.Duration) time.Duration {
+	publishes, attaches := r.due(m, to)
+	for _, a := range attaches {
+		if id, ok := publisher(m, a); ok {
+			judgeRepeat(m, r.t, id.String(), a)
 		}
 	}
-	for place, all := range calls {
-		for _, a := range m.Attaches(place) {
-			judgeRepeat(m, t, all[0].ID.String(), a)
+	for _, c := range publishes {
+		node, ok := m.BackendNode(c.Node, c.NodeID, c.Done)
+		if !ok || !c.OK() {
+			continue
 		}
 		// A repeat that the driver answers from what it knows takes nothing.
-		for _, c := range all {
-			if p, _ := m.Attached(place).At(c.Invoked); p.Value && c.OK() && during(m, c, place.Node).asked == 0 {
-				t.held(c.ID.String(), c.Scope)
-			}
+		place := model.Place{Node: node, Volume: c.Volume}
+		if p, _ := m.Attached(place).At(c.Invoked); p.Value && during(m, c, node).asked == 0 {
+			r.t.held(c.ID.String(), c.Scope)
 		}
 	}
-	return t.verdicts(history.Driver)
+	return r.needs(m)
 }
 
+func (r *idempotent) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Driver) }
+
 func judgeRepeat(m *model.Model, t tally, name string, a *model.Attach) {
-	if !a.Held || a.Answer == nil || a.Answer.Decision != history.Accepted || a.Answer.Quota == nil {
+	if !a.Held {
 		return
 	}
 	// The count that this answer left is in the line as well, where it differs from the one before.
@@ -57,7 +61,7 @@ func judgeRepeat(m *model.Model, t tally, name string, a *model.Attach) {
 	}
 	before := points[len(points)-1]
 	if after := a.Answer.Quota.Attached; after > before.Value {
-		t.missing(m, name, finding{
+		t.missing(name, finding{
 			at: a.Done, evidence: []history.Ref{before.Ref, a.Ref},
 			detail: fmt.Sprintf("want the %d slots of %q that were taken before, since volume %q was attached already, got %d after the attach at %s",
 				before.Value, a.Node, a.Volume, after, m.Since(a.Done)),

@@ -16,64 +16,103 @@ var queryBudget = Invariant{
 	Source:   "the driver's declared minimum interval; clouds throttle whole accounts by rate",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.SourceBackend},
-	New:      func(p Params) Checker { return newChecker(p, askBudget{}) },
+	New: func(p Params) Checker {
+		return newChecker(p, &askBudget{of: map[string]map[string]*asking{}, t: tally{}})
+	},
 }
 
-type askBudget struct{ atEnd }
+type askBudget struct {
+	of map[string]map[string]*asking // by node and holder
+	// t is by the backend's name of the node: which drivers ask about it, the end tells.
+	t    tally
+	over backlog[window]
+}
 
-func (askBudget) finish(m *model.Model) []Verdict {
-	t := tally{}
+// query is one question about a node.
+type query struct {
+	at  time.Duration
+	ref history.Ref
+}
+
+// asking is how a holder has asked about a node so far. Between the i-th and the j-th question, j-i intervals must have gone by; so i*interval - its
+// time, at the lowest so far, tells the worst window that ends at j.
+type asking struct {
+	n     int // questions
+	first query
+	index int // of first
+	bad   bool
+}
+
+// window is one with too many questions.
+type window struct {
+	node, holder string
+	from, to     query
+	n            int
+}
+
+func (r *askBudget) observe(m *model.Model, s *model.Step) {
+	b, ok := s.Body.(*history.Backend)
 	interval := time.Duration(m.Header().Params.Driver.MinInterval)
-	if interval <= 0 {
-		return nil
+	if !ok || s.Key != "get" && s.Key != "list" || s.Phase != history.Invoke || interval <= 0 {
+		return
 	}
+	if r.of[s.Node] == nil {
+		r.of[s.Node] = map[string]*asking{}
+	}
+	now := query{s.At, s.Ref()}
+	x := r.of[s.Node][b.Holder]
+	if x == nil {
+		x = &asking{first: now}
+		r.of[s.Node][b.Holder] = x
+	}
+	ahead := time.Duration(x.n-x.index)*interval - (now.at - x.first.at)
+	if ahead > m.Slack() {
+		x.bad = true
+		r.over.push(window{s.Node, b.Holder, x.first, now, x.n - x.index + 1})
+	}
+	if ahead > m.Slack() || ahead < 0 {
+		x.first, x.index = now, x.n // what follows is another window
+	}
+	x.n++
+}
+
+func (r *askBudget) settle(m *model.Model, to time.Duration) time.Duration {
+	for _, w := range r.over.due(func(w window) bool { return w.to.at <= to }) {
+		r.judge(m, w)
+	}
+	return model.Forever
+}
+
+// judge reports a window with too many questions. A backend that stood still takes in at once what was asked over a while.
+func (r *askBudget) judge(m *model.Model, w window) {
+	interval := time.Duration(m.Header().Params.Driver.MinInterval)
+	took := w.to.at - w.from.at
+	f := finding{at: w.to.at, evidence: []history.Ref{w.from.ref, w.to.ref}, detail: fmt.Sprintf(
+		"want at most %d queries in %s, one in %s and one more, got %d by %q from %s to %s",
+		int64((took+m.Slack())/interval)+1, took.Round(time.Millisecond), interval, w.n, w.holder, m.Since(w.from.at), m.Since(w.to.at))}
+	if m.Down("backend", w.from.at, w.to.at) || m.Down("quota-backend", w.from.at, w.to.at) {
+		f.detail += "; but the backend was stopped meanwhile"
+		r.t.doubt(w.node, f)
+		return
+	}
+	r.t.late(m, w.node, w.from.at, w.to.at, f)
+}
+
+func (r *askBudget) finish(m *model.Model) []Verdict {
+	out := tally{}
 	owners := m.Owners()
-	for _, node := range m.Queried() {
+	for node, holders := range r.of {
 		if len(owners[node]) != 1 {
 			continue
 		}
-		byHolder := map[string][]model.Query{}
-		for _, q := range m.Queries(node) {
-			byHolder[q.Holder] = append(byHolder[q.Holder], q)
+		for _, x := range holders {
+			if !x.bad && x.n > 1 {
+				r.t.held(node, "")
+			}
 		}
-		for _, queries := range byHolder {
-			judgeBudget(m, t, owners[node][0].String(), interval, queries)
-		}
-	}
-	return t.verdicts(history.Driver)
-}
-
-// judgeBudget looks for the window that is fullest. Between the i-th and the j-th question, j-i intervals must have gone by; so i*interval - its
-// time, at the lowest so far, tells the worst window that ends at j.
-func judgeBudget(m *model.Model, t tally, name string, interval time.Duration, queries []model.Query) {
-	owed := func(i int) time.Duration { return time.Duration(i)*interval - queries[i].Invoked }
-	first, bad := 0, false
-	for j := range queries {
-		if owed(j)-owed(first) > m.Slack() {
-			bad = true
-			judgeWindow(m, t, name, interval, queries[first:j+1])
-			first = j // what follows is another window
-		}
-		if owed(j) < owed(first) {
-			first = j
+		if s := r.t[node]; s != nil {
+			out.join(owners[node][0].String(), s)
 		}
 	}
-	if !bad && len(queries) > 1 {
-		t.held(name, "")
-	}
-}
-
-// judgeWindow reports a window with too many questions. A backend that stood still takes in at once what was asked over a while.
-func judgeWindow(m *model.Model, t tally, name string, interval time.Duration, window []model.Query) {
-	from, to := window[0], window[len(window)-1]
-	took := to.Invoked - from.Invoked
-	f := finding{at: to.Invoked, evidence: []history.Ref{from.Ref, to.Ref}, detail: fmt.Sprintf(
-		"want at most %d queries in %s, one in %s and one more, got %d by %q from %s to %s",
-		int64((took+m.Slack())/interval)+1, took.Round(time.Millisecond), interval, len(window), to.Holder, m.Since(from.Invoked), m.Since(to.Invoked))}
-	if m.Down("backend", from.Invoked, to.Invoked) || m.Down("quota-backend", from.Invoked, to.Invoked) {
-		f.detail += "; but the backend was stopped meanwhile"
-		t.doubt(name, f)
-		return
-	}
-	t.late(m, name, from.Invoked, to.Invoked, f)
+	return out.verdicts(m, history.Driver)
 }

@@ -18,67 +18,74 @@ var quotaToAnswer = Invariant{
 	Source:   "the driver's declared cache age, step and interval; KEP-4876, periodic updates",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.SourceBackend},
-	New:      func(p Params) Checker { return newChecker(p, arrives{}) },
+	New: func(p Params) Checker {
+		return newChecker(p, &arrives{t: tally{}, capacities: newCapacities(), of: map[model.ID]*arrival{}})
+	},
 }
 
-type arrives struct{ atEnd }
-
-func (arrives) finish(m *model.Model) []Verdict {
-	t := tally{}
-	for _, c := range capacities(m) {
-		judgeShown(m, t, c)
-	}
-	return t.verdicts(history.Driver)
+type arrives struct {
+	t tally
+	capacities
+	of map[model.ID]*arrival
 }
 
-func judgeShown(m *model.Model, t tally, c capacity) {
-	d := m.Header().Params.Driver
-	var last *model.Call    // the answer before, which this one may build upon
-	var risen time.Duration // since when a step may be waited for
-	for _, b := range c.answers {
-		if last != nil && last.Done > b.Invoked {
-			continue
+// arrival is how far a driver's answers about a node have come.
+type arrival struct {
+	last  *model.Call   // the answer before, which the next one may build upon
+	risen time.Duration // since when a step may be waited for
+}
+
+func (r *arrives) settle(m *model.Model, to time.Duration) time.Duration {
+	return r.each(m, to, func(c *capacity) {
+		if r.of[c.id] == nil {
+			r.of[c.id] = &arrival{}
 		}
-		if b.Max <= 0 { // never-unbounded is about those, and what follows builds upon none
-			last = nil
-			continue
-		}
-		before := last
-		last = b
-		from := remembered(m, b)
-		usable, since, still := m.SteadyQuota(c.node, from, b.Done)
-		if !still || since > from || m.Outage(c.node, "get", from, b.Done) || m.Down("driver@"+c.id.String(), from, b.Done) {
-			risen = b.Done
-			continue
-		}
-		if before == nil {
-			risen = b.Done
-			continue
-		}
-		want := max(1, usable)
-		need := want
-		settled := model.Plus(since, model.Minus(b.Invoked, from))
-		risen = max(risen, settled)
-		if before.Max < want && d.Step > 0 {
-			need = before.Max
-			due := model.Minus(b.Invoked, risen) >= model.Plus(time.Duration(d.StepInterval), m.Slack())
-			switch {
-			case m.Full(c.node, risen, b.Done):
-				risen = b.Done
-			case due:
-				need, risen = min(want, before.Max+d.Step), b.Invoked
-			}
-		}
-		if b.Max > before.Max {
-			risen = b.Done
-		}
-		if b.Max >= need && b.Max <= want {
-			t.held(c.id.String(), b.Scope)
-			continue
-		}
-		f := found(b, before.End)
-		f.detail = fmt.Sprintf("want an answer from %d to %d, the quota since %s, after one of %d at %s, got %d at %s",
-			need, want, m.Since(since), before.Max, m.Since(before.Done), b.Max, m.Since(b.Done))
-		t.late(m, c.id.String(), since, b.Done, f, history.SourceBackend)
+		r.of[c.id].judge(m, r.t, c)
+	})
+}
+
+func (r *arrives) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Driver) }
+
+func (x *arrival) judge(m *model.Model, t tally, c *capacity) {
+	d, b := m.Header().Params.Driver, c.last()
+	if x.last != nil && x.last.Done > b.Invoked {
+		return
 	}
+	if b.Max <= 0 { // never-unbounded is about those, and what follows builds upon none
+		x.last = nil
+		return
+	}
+	before := x.last
+	x.last = b
+	from := remembered(m, b)
+	usable, since, still := m.SteadyQuota(c.node, from, b.Done)
+	if before == nil || !still || since > from || m.Outage(c.node, "get", from, b.Done) || m.Down("driver@"+c.id.String(), from, b.Done) {
+		x.risen = b.Done
+		return
+	}
+	want := max(1, usable)
+	need := want
+	settled := model.Plus(since, model.Minus(b.Invoked, from))
+	x.risen = max(x.risen, settled)
+	if before.Max < want && d.Step > 0 {
+		need = before.Max
+		due := model.Minus(b.Invoked, x.risen) >= model.Plus(time.Duration(d.StepInterval), m.Slack())
+		switch {
+		case m.Full(c.node, max(x.risen, model.Minus(b.Done, m.PairWithin(b.Done))), b.Done):
+			x.risen = b.Done
+		case due:
+			need, x.risen = min(want, before.Max+d.Step), b.Invoked
+		}
+	}
+	if b.Max > before.Max {
+		x.risen = b.Done
+	}
+	if b.Max >= need && b.Max <= want {
+		t.held(c.id.String(), b.Scope)
+		return
+	}
+	f := found(b, before.End)
+	f.detail = fmt.Sprintf("want an answer from %d to %d, the quota since %s, after one of %d at %s, got %d at %s",
+		need, want, m.Since(since), before.Max, m.Since(before.Done), b.Max, m.Since(b.Done))
+	t.late(m, c.id.String(), since, b.Done, f, history.SourceBackend)
 }

@@ -16,7 +16,7 @@ var reactiveConverges = Invariant{
 	Source:   "pkg/kubelet/volumemanager/volume_manager.go podAttachAndMountTimeout; pkg/kubelet/kubelet.go; KEP-4876",
 	Boundary: history.Kubelet,
 	Needs:    []string{history.PrefixCSI, history.PrefixAPI + "pods", history.PrefixAPI + "volumeattachments", history.PrefixAPI + "csinodes"},
-	New:      func(p Params) Checker { return newChecker(p, &converges{open: map[[2]string]*wait{}}) },
+	New:      func(p Params) Checker { return newChecker(p, &converges{t: tally{}, open: map[[2]string]*wait{}}) },
 }
 
 const (
@@ -35,15 +35,19 @@ type wait struct {
 	from, to time.Duration
 	rejected bool
 	refs     []history.Ref
+	// deadline is by when the pod is to be rejected, once it is fixed.
+	deadline time.Duration
+	fixed    bool
 }
 
 // converges follows pods and attachments as they change.
 type converges struct {
+	t    tally
 	open map[[2]string]*wait // pod UID, attachment
-	all  []*wait
+	all  backlog[*wait]
 }
 
-func (r *converges) observe(m *model.Model, s model.Step) {
+func (r *converges) observe(m *model.Model, s *model.Step) {
 	switch b := s.Body.(type) {
 	case *history.Pod:
 		if p := m.PodSeen(s.Key, b); p != nil {
@@ -61,7 +65,7 @@ func (r *converges) observe(m *model.Model, s model.Step) {
 }
 
 // pod looks at every attachment of a pod again.
-func (r *converges) pod(m *model.Model, s model.Step, p *model.Pod) {
+func (r *converges) pod(m *model.Model, s *model.Step, p *model.Pod) {
 	for _, a := range m.AttachmentsOf(p) {
 		uid := p.UID
 		if uid == "" {
@@ -78,7 +82,7 @@ func (r *converges) pod(m *model.Model, s model.Step, p *model.Pod) {
 				from: s.At, to: model.Forever, refs: []history.Ref{p.Ref, a.Ref},
 			}
 			r.open[key] = w
-			r.all = append(r.all, w)
+			r.all.push(w)
 		case !waits && w != nil:
 			w.to, w.rejected = s.At, p.PodPhase == "Failed" && p.Reason == limitExceeded
 			w.refs = append(w.refs, s.Ref())
@@ -87,43 +91,83 @@ func (r *converges) pod(m *model.Model, s model.Step, p *model.Pod) {
 	}
 }
 
-func (r *converges) finish(m *model.Model) []Verdict {
-	t := tally{}
-	rejected := map[string][]*wait{} // by pod UID: one rejection ends all waits of the pod
+// settle judges waits that have ended. One rejection ends all waits of a pod, so they are judged together.
+func (r *converges) settle(m *model.Model, to time.Duration) time.Duration {
+	cut := map[string]bool{} // pods that were rejected so shortly ago that the refresh may still come
+	for _, w := range r.all.items {
+		w.fix(m, to)
+		if w.to <= to && w.rejected && !w.refreshed(m, to) {
+			cut[w.uid] = true
+		}
+	}
+	rejected := map[string][]*wait{} // by pod UID
 	var order []string
-	for _, w := range r.all {
-		longest := longestCall(m, w.id)
-		deadline := model.Plus(w.from, model.Plus(rejectWithin, model.Plus(m.Slack(), longest)))
-		until := min(w.to, deadline)
+	for _, w := range r.all.due(func(w *wait) bool { return to == model.Forever || w.fixed && w.to <= to && !cut[w.uid] }) {
+		until := min(w.to, w.deadline)
 		switch {
 		case !m.Rejects(w.id.Node, w.from) || !m.PeriodThroughout(w.id.Driver, w.from, min(until, m.End())) || m.Disturbed(w.id.Node, w.from, until):
-		case w.rejected && w.to <= deadline:
+		case w.rejected && w.to <= w.deadline:
 			if rejected[w.uid] == nil {
 				order = append(order, w.uid)
 			}
 			rejected[w.uid] = append(rejected[w.uid], w)
-		case w.to <= deadline || deadline > m.End(): // it ended otherwise, or the run did
+		case w.to <= w.deadline || w.deadline > m.End(): // it ended otherwise, or the run did
 		default:
 			got := "it still waits at " + m.Since(m.End())
 			if w.to < model.Forever {
 				got = "it waited until " + m.Since(w.to)
 			}
-			t.late(m, w.pod, w.from, deadline, finding{
-				at: deadline, scope: w.scope, evidence: w.refs,
+			r.t.late(m, r.t.pod(w.pod), w.from, w.deadline, finding{
+				at: w.deadline, scope: w.scope, evidence: w.refs,
 				detail: fmt.Sprintf("want the pod Failed (%s) within %s + %s after code 8 and binding were seen at %s, got %s",
-					limitExceeded, rejectWithin, m.Slack()+longest, m.Since(w.from), got),
+					limitExceeded, rejectWithin, w.deadline-w.from-rejectWithin, m.Since(w.from), got),
 			}, history.PrefixAPI+"pods", history.PrefixAPI+"volumeattachments")
 		}
 	}
 	for _, uid := range order {
-		judgeRefresh(m, t, rejected[uid])
+		judgeRefresh(m, r.t, rejected[uid])
 	}
-	return t.verdicts(history.Kubelet)
+	return r.all.oldest(func(w *wait) time.Duration {
+		if w.fixed && w.to > w.deadline {
+			return model.Forever // what went on before does not matter any more
+		}
+		return model.Minus(w.from, m.Slack())
+	})
+}
+
+func (r *converges) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Kubelet) }
+
+// fix sets the deadline once it is settled: calls that were sent by then have been answered, and so the slowest of them is known.
+func (w *wait) fix(m *model.Model, to time.Duration) {
+	if w.fixed {
+		return
+	}
+	within := model.Plus(rejectWithin, m.Slack())
+	w.deadline = model.Plus(w.from, within)
+	for {
+		next := model.Plus(w.from, model.Plus(within, m.Slowest(w.id, w.deadline)))
+		if next <= w.deadline {
+			break
+		}
+		w.deadline = next
+	}
+	w.fixed = to == model.Forever || min(w.to, w.deadline) <= to && !slices.ContainsFunc(m.Infos(w.id), func(c *model.Call) bool {
+		return c.Invoked <= w.deadline && c.Over() > to
+	})
+}
+
+// refreshed says whether all is settled that may have refreshed the count until the wait's end.
+func (w *wait) refreshed(m *model.Model, to time.Duration) bool {
+	until := model.Plus(w.to, m.Slack())
+	return until <= to && !slices.ContainsFunc(m.Infos(w.id), func(c *model.Call) bool {
+		return c.Invoked <= until && model.Plus(c.Over(), model.Plus(mirrorBound, m.Slack())) > to
+	})
 }
 
 // judgeRefresh looks for the refresh before a rejection. A pod that waited for several drivers needs one of them refreshed.
 func judgeRefresh(m *model.Model, t tally, waits []*wait) {
 	w := waits[0]
+	name := t.pod(w.pod)
 	f := finding{at: w.to, scope: w.scope, evidence: slices.Clone(w.refs)}
 	tried, cut := false, false
 	var last *model.Call
@@ -136,7 +180,7 @@ func judgeRefresh(m *model.Model, t tally, waits []*wait) {
 			switch hard := model.Plus(c.Done, model.Plus(mirrorBound, m.Slack())); {
 			case !c.OK():
 			case !m.Mutable(c.Done) || shows(m, c, hard):
-				t.held(w.pod, w.scope)
+				t.held(name, w.scope)
 				return
 			case hard > m.End() || m.Disturbed(c.Node, c.Done, hard):
 				cut = true
@@ -150,13 +194,13 @@ func judgeRefresh(m *model.Model, t tally, waits []*wait) {
 	case last != nil:
 		f.evidence = append(f.evidence, last.End)
 		f.detail = fmt.Sprintf("want CSINode %q at the answer %d of %s within %s, got another count", last.Node, last.Max, m.Since(last.Done), mirrorBound+m.Slack())
-		t.late(m, w.pod, w.from, last.Done, f, history.PrefixAPI+"csinodes", history.PrefixCSI+w.id.Node)
+		t.late(m, name, w.from, last.Done, f, history.PrefixAPI+"csinodes", history.PrefixCSI+w.id.Node)
 	case tried:
-		t.held(w.pod, w.scope)
-		t.note(w.pod, "the kubelet asked, but the driver answered none of its calls with success")
+		t.held(name, w.scope)
+		t.note(name, "the kubelet asked, but the driver answered none of its calls with success")
 	case model.Plus(w.to, m.Slack()) <= m.End():
 		f.detail = fmt.Sprintf("want NodeGetInfo between %s and the rejection at %s, got none", m.Since(w.from), m.Since(w.to))
-		t.missing(m, w.pod, f, history.PrefixCSI+w.id.Node)
+		t.missing(name, f, history.PrefixCSI+w.id.Node)
 	}
 }
 
@@ -172,13 +216,4 @@ func shows(m *model.Model, c *model.Call, hard time.Duration) bool {
 		}
 	}
 	return false
-}
-
-// longestCall is how long the slowest NodeGetInfo of the driver on the node took, or has been taking.
-func longestCall(m *model.Model, id model.ID) time.Duration {
-	var longest time.Duration
-	for _, c := range m.Infos(id) {
-		longest = max(longest, min(c.Done, m.End())-c.Invoked)
-	}
-	return longest
 }

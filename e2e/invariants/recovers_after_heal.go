@@ -22,7 +22,7 @@ var recoversAfterHeal = Invariant{
 		history.PrefixCSI, history.SourceBackend, history.PrefixAPI + "csinodes", history.PrefixAPI + "csidrivers", history.PrefixAPI + "pods",
 		history.PrefixAPI + "volumeattachments",
 	},
-	New: func(p Params) Checker { return newChecker(p, &recovery{bound: map[string]*stranded{}}) },
+	New: func(p Params) Checker { return newChecker(p, &recovery{t: shared{}, bound: map[string]*stranded{}}) },
 }
 
 const (
@@ -32,13 +32,17 @@ const (
 	attacherBackoff = 5 * time.Minute
 )
 
-// recovery keeps the pods that were bound and not yet running when a fault was healed.
+// recovery follows the counts after heals, and the pods that were bound and not yet running when a fault was healed.
 type recovery struct {
-	bound    map[string]*stranded // by UID
-	stranded []*stranded
+	t      shared
+	counts []*recovering
+	until  time.Duration // heals up to here were taken
+	begun  bool
+	bound  map[string]*stranded // by UID
+	ended  []*stranded
 }
 
-func (r *recovery) observe(m *model.Model, s model.Step) {
+func (r *recovery) observe(m *model.Model, s *model.Step) {
 	b, ok := s.Body.(*history.Pod)
 	if !ok || b.UID == "" || len(b.Claims) == 0 || b.NodeName == "" {
 		return
@@ -47,40 +51,40 @@ func (r *recovery) observe(m *model.Model, s model.Step) {
 	waits := (b.PodPhase == "" || b.PodPhase == "Pending") && b.Deleted == nil && b.Type != "DELETED"
 	switch {
 	case waits && p == nil:
-		r.bound[b.UID] = &stranded{pod: m.PodSeen(s.Key, b), scope: s.Scope, from: now, to: model.Stamp{At: model.Forever}}
+		p = &stranded{pod: m.PodSeen(s.Key, b), scope: s.Scope, from: now, to: model.Stamp{At: model.Forever}, until: -model.Forever}
+		p.resolve(m)
+		r.bound[b.UID] = p
 	case !waits && p != nil:
 		p.to, p.ran = now, b.PodPhase == "Running" || b.PodPhase == "Succeeded"
+		p.resolve(m)
+		r.ended = append(r.ended, p)
 		delete(r.bound, b.UID)
-		if slices.ContainsFunc(heals(m, p.pod.NodeName, "attach"), func(h healing) bool { return h.to.At >= p.from.At && h.to.At <= s.At }) {
-			p.resolve(m)
-			r.stranded = append(r.stranded, p)
-		}
 	}
 }
 
-func (r *recovery) finish(m *model.Model) []Verdict {
-	t := shared{}
+func (r *recovery) settle(m *model.Model, to time.Duration) time.Duration {
+	since := r.until
+	if !r.begun {
+		r.begun, since = true, -model.Forever
+	}
 	for _, id := range m.RegisteredIDs() {
-		list := heals(m, id.Node, "get")
-		for i, h := range list {
-			if i+1 == len(list) || list[i+1].from > h.to.At {
-				judgeCount(m, t, id, h)
+		for _, h := range lastHeals(m, id.Node, "get", since, to) {
+			if _, ok := m.Registered(id).At(h.to.At); ok {
+				r.counts = append(r.counts, &recovering{id: id, h: h, start: h.to})
 			}
 		}
 	}
+	r.until = to
+	r.counts = slices.DeleteFunc(r.counts, func(x *recovering) bool { return x.settle(m, r.t, to) })
+	r.ended = slices.DeleteFunc(r.ended, func(p *stranded) bool { return p.settle(m, r.t, to) })
 	for _, p := range r.bound {
-		p.resolve(m)
-		r.stranded = append(r.stranded, p)
+		p.settle(m, r.t, to)
 	}
-	for _, p := range r.stranded {
-		list := heals(m, p.pod.NodeName, "attach")
-		for i, h := range list {
-			if i+1 == len(list) || list[i+1].from > h.to.At {
-				p.judge(m, t, h)
-			}
-		}
-	}
-	return t.verdicts(history.Driver, history.Kubelet, history.Attacher)
+	return model.Forever
+}
+
+func (r *recovery) finish(m *model.Model) []Verdict {
+	return r.t.verdicts(m, history.Driver, history.Kubelet, history.Attacher)
 }
 
 // healing is one fault that was healed.
@@ -89,9 +93,9 @@ type healing struct {
 	to   model.Stamp
 }
 
-// heals lists the faults on a node, and on all nodes, that stood in the way of an operation of the backend or lay elsewhere, and were healed; by their
-// ends.
-func heals(m *model.Model, node, operation string) []healing {
+// faults lists the faults on a node, and on all nodes, that stood in the way of an operation of the backend or lay elsewhere; by their ends, Forever
+// where they last.
+func faults(m *model.Model, node, operation string) []healing {
 	var out []healing
 	for _, name := range []string{node, ""} {
 		var since *model.Point[*history.Backend]
@@ -105,65 +109,122 @@ func heals(m *model.Model, node, operation string) []healing {
 				since = nil
 			}
 		}
+		if since != nil {
+			out = append(out, healing{since.At, model.Stamp{At: model.Forever}})
+		}
 	}
 	for _, f := range m.RunFaults() {
-		if f.On(node) && f.To < model.Forever {
+		if f.On(node) {
 			out = append(out, healing{f.From, model.Stamp{At: f.To, Ref: f.Ref}})
 		}
 	}
-	slices.SortFunc(out, func(a, b healing) int { return cmp.Compare(a.to.At, b.to.At) })
+	slices.SortStableFunc(out, func(a, b healing) int { return cmp.Compare(a.to.At, b.to.At) })
 	return out
 }
 
-// judgeCount follows the count of a driver on a node after a heal.
-func judgeCount(m *model.Model, t shared, id model.ID, h healing) {
-	node, ok := m.BackendNode(id.Node, nodeID(m, id))
-	if !ok {
-		return
-	}
-	start := h.to
-	period, ok := m.Period(id.Driver).At(start.At)
-	if !ok || period.Value == nil {
-		return
-	}
-	name, usable, deadline := id.String(), int64(0), time.Duration(0)
-	for {
-		p, ok := m.Quota(node).At(start.At)
-		if !ok || p.Value == nil {
-			return
+// lastHeals are the heals after from and up to to that left no fault on the node.
+func lastHeals(m *model.Model, node, operation string, from, to time.Duration) []healing {
+	var out []healing
+	all := faults(m, node, operation)
+	for i, h := range all {
+		if h.to.At > from && h.to.At <= to && h.to.At < model.Forever &&
+			!slices.ContainsFunc(all[i+1:], func(o healing) bool { return o.from <= h.to.At }) {
+			out = append(out, h)
 		}
-		usable = max(1, p.Value.Usable())
-		deadline = model.Plus(start.At, model.Plus(recoveryTime(m, id, usable, start.At, model.Seconds(*period.Value)), m.Slack()))
-		until, changes := min(deadline, m.End()), m.Quota(node).Over(start.At, deadline)
+	}
+	return out
+}
+
+// recovering is the count of a driver on a node after a heal.
+type recovering struct {
+	id    model.ID
+	h     healing
+	start model.Stamp // the heal, or the last quota change since
+	node  string
+	// usable is what the count is to be by deadline, once they are known.
+	usable   int64
+	deadline time.Duration
+	known    bool
+	// last is the last answer since the start; full says that the backend refused an attach for lack of room.
+	last *model.Call
+	full bool
+}
+
+// settle follows the count up to the time to and says whether it is judged.
+func (x *recovering) settle(m *model.Model, t shared, to time.Duration) (over bool) {
+	id, name := x.id, x.id.String()
+	period, ok := m.Period(id.Driver).At(x.h.to.At)
+	if !ok || period.Value == nil {
+		return true
+	}
+	if x.node == "" {
+		if x.node, ok = m.OwnNode(id, x.h.to.At); !ok {
+			return true
+		}
+	}
+	for {
+		if !x.known {
+			p, ok := m.Quota(x.node).At(x.start.At)
+			if !ok || p.Value == nil {
+				return true
+			}
+			x.usable, x.known, x.last, x.full = max(1, p.Value.Usable()), true, nil, false
+			x.deadline = model.Plus(x.start.At, model.Plus(recoveryTime(m, id, x.usable, x.start.At, model.Seconds(*period.Value)), m.Slack()))
+		}
+		by := min(x.deadline, to)
+		until, changes := min(by, m.End()), m.Quota(x.node).Over(x.start.At, by)
 		if len(changes) > 1 {
 			until = min(until, changes[1].At)
 		}
-		if at, ok := reached(m, id, usable, start.At, until); ok {
+		if at, ok := reached(m, id, x.usable, x.start.At, until); ok {
 			t.of(history.Driver).held(name, "")
-			t.of(history.Driver).measured(name, 1, at-h.to.At)
-			return
+			t.of(history.Driver).measured(name, 1, at-x.h.to.At)
+			return true
 		}
 		if len(changes) < 2 {
+			x.follow(m, by)
 			break
 		}
-		start = model.Stamp{At: changes[1].At, Ref: changes[1].Ref}
+		x.start, x.known = model.Stamp{At: changes[1].At, Ref: changes[1].Ref}, false
 	}
-	hindered := m.Outage(node, "get", start.At+1, deadline) || fullBetween(m, node, start.At-time.Duration(m.Header().Params.Driver.StepInterval), deadline) ||
-		m.Changed(start.At, deadline, "driver@"+id.Node, "driver@"+id.Node+"/"+id.Driver)
+	if x.deadline > to {
+		return false
+	}
+	x.judge(m, t)
+	return true
+}
+
+// follow remembers what bears on a count that does not come, up to the time to.
+func (x *recovering) follow(m *model.Model, to time.Duration) {
+	careful := x.start.At - time.Duration(m.Header().Params.Driver.StepInterval)
+	if _, refused := m.LastRefusal(x.node, careful, to); refused {
+		x.full = true // a careful driver does not rise then
+	}
+	for _, c := range m.Infos(x.id) {
+		if c.Invoked >= x.start.At && c.Done <= to {
+			x.last = c
+		}
+	}
+}
+
+// judge looks why the count did not come.
+func (x *recovering) judge(m *model.Model, t shared) {
+	id, start, deadline := x.id, x.start, x.deadline
+	hindered := x.full || m.Outage(x.node, "get", start.At+1, deadline) || m.Changed(start.At, deadline, "driver@"+id.Node, "driver@"+id.Node+"/"+id.Driver)
 	if deadline > m.End() || hindered || !undisturbed(m, id, start.At, deadline) || !m.PeriodThroughout(id.Driver, start.At, deadline) {
 		return
 	}
 	blamed, got := history.Kubelet, "no NodeGetInfo"
-	f := finding{at: deadline, evidence: []history.Ref{h.to.Ref, start.Ref}}
-	if c := lastAnswer(m, id, start.At, deadline); c != nil {
+	f := finding{at: deadline, evidence: []history.Ref{x.h.to.Ref, start.Ref}}
+	if c := x.last; c != nil {
 		f.evidence, f.scope, got = append(f.evidence, c.End), c.Scope, fmt.Sprintf("the answer %d at %s", c.Max, m.Since(c.Done))
-		if !c.OK() || c.Max != usable {
+		if !c.OK() || c.Max != x.usable {
 			blamed = history.Driver
 		}
 	}
 	f.detail = fmt.Sprintf("want count %d on %q by %s, after the heal at %s, got count %s and, last, %s",
-		usable, id, m.Since(deadline), m.Since(h.to.At), countAt(m, id, deadline), got)
-	t.of(blamed).late(m, name, start.At, deadline, f, history.PrefixCSI+id.Node, history.PrefixAPI+"csinodes")
+		x.usable, id, m.Since(deadline), m.Since(x.h.to.At), countAt(m, id, deadline), got)
+	t.of(blamed).late(m, id.String(), start.At, deadline, f, history.PrefixCSI+id.Node, history.PrefixAPI+"csinodes")
 }
 
 // recoveryTime is what a count may take from where it is to usable.
@@ -203,26 +264,4 @@ func reached(m *model.Model, id model.ID, n int64, from, to time.Duration) (time
 		}
 	}
 	return 0, false
-}
-
-// lastAnswer is the last NodeGetInfo of a kubelet that was answered from from to to, nil without one.
-func lastAnswer(m *model.Model, id model.ID, from, to time.Duration) (last *model.Call) {
-	for _, c := range m.Infos(id) {
-		if c.Invoked >= from && c.Done <= to {
-			last = c
-		}
-	}
-	return last
-}
-
-// fullBetween says whether the backend refused an attach to a node for lack of room from from to to: a careful driver then does not rise.
-func fullBetween(m *model.Model, node string, from, to time.Duration) bool {
-	for place, attaches := range m.AllAttaches() {
-		if place.Node == node && slices.ContainsFunc(attaches, func(a *model.Attach) bool {
-			return a.Answer != nil && a.Answer.Reason == history.ReasonFull && a.Done >= from && a.Invoked <= to
-		}) {
-			return true
-		}
-	}
-	return false
 }

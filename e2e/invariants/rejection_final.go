@@ -29,16 +29,17 @@ type rejected struct {
 // isRejected says whether a pod's state is that of a rejection.
 func isRejected(b *history.Pod) bool { return b.PodPhase == "Failed" && b.Reason == limitExceeded }
 
-func newRejected(s model.Step, b *history.Pod) *rejected {
+func newRejected(s *model.Step, b *history.Pod) *rejected {
 	return &rejected{name: s.Key, node: b.NodeName, scope: s.Scope, at: s.At, rev: s.Rev, ref: s.Ref()}
 }
 
 type final struct {
 	t      tally
 	failed map[string]*rejected // by UID, until the pod is gone
+	atOnce
 }
 
-func (r *final) observe(m *model.Model, s model.Step) {
+func (r *final) observe(m *model.Model, s *model.Step) {
 	b, ok := s.Body.(*history.Pod)
 	if !ok {
 		return
@@ -50,22 +51,22 @@ func (r *final) observe(m *model.Model, s model.Step) {
 		was = newRejected(s, b)
 		r.failed[uid] = was
 	case was != nil && b.PodPhase != "Failed" && s.Rev > was.rev:
-		r.t.violated(was.name, finding{
+		r.t.violated(r.t.pod(was.name), finding{
 			at: s.At, scope: was.scope, evidence: []history.Ref{s.Ref(), was.ref},
 			detail: fmt.Sprintf("want pod %q to stay Failed after its rejection at %s, got phase %q at %s", was.name, m.Since(was.at), b.PodPhase, m.Since(s.At)),
 		})
 	}
 	if was != nil && b.Type == "DELETED" {
 		delete(r.failed, uid)
-		r.t.held(was.name, was.scope)
+		r.t.held(r.t.pod(was.name), was.scope)
 	}
 }
 
 func (r *final) finish(m *model.Model) []Verdict {
 	for _, was := range r.failed {
 		if model.Plus(was.at, m.Slack()) <= m.End() {
-			r.t.held(was.name, was.scope)
+			r.t.held(r.t.pod(was.name), was.scope)
 		}
 	}
-	return r.t.verdicts(history.Kubelet)
+	return r.t.verdicts(m, history.Kubelet)
 }

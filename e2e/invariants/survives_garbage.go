@@ -57,12 +57,13 @@ type garbage struct {
 	ids     map[model.ID]string // the node id that the driver gave last
 	periods map[string]*int64   // by driver
 	swept
+	atOnce
 }
 
-func (g *garbage) observe(m *model.Model, s model.Step) {
+func (g *garbage) observe(m *model.Model, s *model.Step) {
 	if g.swept.due(s.At) {
 		for node, f := range g.of {
-			g.settle(m, node, f, s.At)
+			g.digest(m, node, f, s.At)
 		}
 	}
 	switch b := s.Body.(type) {
@@ -85,7 +86,7 @@ func (g *garbage) observe(m *model.Model, s model.Step) {
 		switch {
 		case !ok:
 		case b.State == "exited":
-			g.settle(m, node, g.fed(node), s.At)
+			g.digest(m, node, g.fed(node), s.At)
 			g.fed(node).end = &morsel{at: s.At, what: b.Exit, ref: s.Ref(), scope: s.Scope}
 		case b.State == "stopping" || b.State == "stopped":
 			g.fed(node).eaten = nil // it is not known how it would have ended
@@ -107,7 +108,7 @@ func (g *garbage) feed(node string, x morsel) {
 	f.eaten = append(f.eaten, x)
 }
 
-func (g *garbage) call(m *model.Model, s model.Step, b *history.CSICall) {
+func (g *garbage) call(m *model.Model, s *model.Step, b *history.CSICall) {
 	c := s.Call
 	switch {
 	case c.Method == model.NotifyRegistered && b.Registered != nil && *b.Registered && s.Phase == history.Invoke:
@@ -130,7 +131,7 @@ func (g *garbage) call(m *model.Model, s model.Step, b *history.CSICall) {
 }
 
 // period feeds a registered driver's period, where it is absurd.
-func (g *garbage) period(m *model.Model, s model.Step, id model.ID) {
+func (g *garbage) period(m *model.Model, s *model.Step, id model.ID) {
 	p := g.periods[id.Driver]
 	if p == nil || *p <= absurdPeriod || !m.Refreshes(id.Node, s.At) {
 		return
@@ -142,8 +143,8 @@ func (g *garbage) period(m *model.Model, s model.Step, id model.ID) {
 	g.feed(id.Node, x)
 }
 
-// settle judges an end once its cause must have been seen, and garbage that nothing came of.
-func (g *garbage) settle(m *model.Model, node string, f *fed, now time.Duration) {
+// digest judges an end once its cause must have been seen, and garbage that nothing came of.
+func (g *garbage) digest(m *model.Model, node string, f *fed, now time.Duration) {
 	if f.end != nil && f.end.at+m.Slack() < now {
 		g.ended(m, node, f)
 		f.end, f.eaten = nil, nil
@@ -181,10 +182,10 @@ func (g *garbage) ended(m *model.Model, node string, f *fed) {
 
 func (g *garbage) finish(m *model.Model) []Verdict {
 	for node, f := range g.of {
-		g.settle(m, node, f, model.Plus(m.End(), 1))
+		g.digest(m, node, f, model.Plus(m.End(), 1))
 		if f.end != nil {
 			g.ended(m, node, f)
 		}
 	}
-	return g.t.verdicts(history.Kubelet)
+	return g.t.verdicts(m, history.Kubelet)
 }

@@ -24,11 +24,11 @@ type tickErrors struct {
 	t    tally
 	open []*model.Answer
 	bad  map[*model.Answer]bool
-	absences
+	atOnce
 }
 
-func (r *tickErrors) observe(m *model.Model, s model.Step) {
-	r.settle(m, s.At)
+func (r *tickErrors) observe(m *model.Model, s *model.Step) {
+	r.pass(m, s.At)
 	if a := m.AnswerOf(s); a != nil && a.Failed() && !a.Registering && !a.Orphan && m.Asks(a.ID) > 0 {
 		if p, _ := m.Registered(a.ID).At(a.Done); p.Value {
 			r.open = append(r.open, a)
@@ -45,8 +45,8 @@ func (r *tickErrors) observe(m *model.Model, s model.Step) {
 // failedWithin is how long after a failure a write that nothing else explains is laid to it.
 func failedWithin(m *model.Model) time.Duration { return mirrorBound + m.Slack() }
 
-// settle takes the failures off the list that had no consequences.
-func (r *tickErrors) settle(m *model.Model, now time.Duration) {
+// pass takes the failures off the list that had no consequences.
+func (r *tickErrors) pass(m *model.Model, now time.Duration) {
 	for len(r.open) > 0 && r.open[0].Done+failedWithin(m) < now {
 		a := r.open[0]
 		r.open = r.open[1:]
@@ -78,14 +78,13 @@ func (r *tickErrors) write(m *model.Model, w *model.Write, c model.Change) {
 	if c.After != nil {
 		got = "count " + count(c.After.Count)
 	}
-	r.missing(c.ID.String(), finding{
+	r.t.missing(c.ID.String(), finding{
 		at: w.At, scope: a.Scope, evidence: []history.Ref{a.End, w.Ref},
 		detail: fmt.Sprintf("want the entry kept after NodeGetInfo failed with code %d at %s, got %s at %s", a.Code, m.Since(a.Done), got, m.Since(w.At)),
 	}, calls(c.Node))
 }
 
 func (r *tickErrors) finish(m *model.Model) []Verdict {
-	r.settle(m, m.End())
-	r.conclude(m, r.t)
-	return r.t.verdicts(history.Kubelet)
+	r.pass(m, m.End())
+	return r.t.verdicts(m, history.Kubelet)
 }

@@ -18,24 +18,25 @@ var totalNotRemaining = Invariant{
 	Source:   "CSI spec NodeGetInfo: max_volumes_per_node is the total; kubernetes pkg/scheduler nodevolumelimits subtracts what is in use itself",
 	Boundary: history.Driver,
 	Needs:    []string{history.PrefixCSI, history.SourceBackend},
-	New:      func(p Params) Checker { return newChecker(p, total{}) },
+	New:      func(p Params) Checker { return newChecker(p, &total{t: tally{}, capacities: newCapacities()}) },
 }
 
-type total struct{ atEnd }
+type total struct {
+	t tally
+	capacities
+}
 
-func (total) finish(m *model.Model) []Verdict {
-	t := tally{}
-	for _, c := range capacities(m) {
-		for i, b := range c.answers {
-			if a := c.after(i); a != nil && a.Max > 0 && b.Max > 0 {
-				judgeTotal(m, t, c, a, b)
-			}
+func (r *total) settle(m *model.Model, to time.Duration) time.Duration {
+	return r.each(m, to, func(c *capacity) {
+		if a, b := c.before(), c.last(); a != nil && a.Max > 0 && b.Max > 0 && pairable(m, a, b) {
+			judgeTotal(m, r.t, c, a, b)
 		}
-	}
-	return t.verdicts(history.Driver)
+	})
 }
 
-func judgeTotal(m *model.Model, t tally, c capacity, a, b *model.Call) {
+func (r *total) finish(m *model.Model) []Verdict { return r.t.verdicts(m, history.Driver) }
+
+func judgeTotal(m *model.Model, t tally, c *capacity, a, b *model.Call) {
 	from := remembered(m, a)
 	usable, _, still := m.SteadyQuota(c.node, from, b.Done)
 	if !still || !c.knows(m, b) || m.Outage(c.node, "get", from, b.Done) {
@@ -48,7 +49,7 @@ func judgeTotal(m *model.Model, t tally, c capacity, a, b *model.Call) {
 		f := found(b, a.End, p.Ref)
 		f.detail = fmt.Sprintf("want an answer of %d or more, as at %s, for the quota stayed at %d, got %d at %s, when %d volumes were attached",
 			a.Max, m.Since(a.Done), usable, b.Max, m.Since(b.Done), p.Value)
-		t.missing(m, name, f, history.SourceBackend)
+		t.missing(name, f, history.SourceBackend)
 	case fall <= 0 && most(before) < least(after), fall == 0 && least(before) > most(after):
 		t.held(name, b.Scope)
 	}

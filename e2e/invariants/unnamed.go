@@ -2,64 +2,69 @@ package invariants
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants/model"
 )
 
-// judgeUnnamed compares each answer of a driver on a node with the one before, where something was done to other nodes between the two and nothing to
+// unnamed compares each answer of a driver on a node with the one before, where something was done to other nodes between the two and nothing to
 // this one: no quota, no fault, no attach or detach, and the driver went on running. It judges only a driver that told the truth before, for one that does
 // not has another mistake.
-func judgeUnnamed(m *model.Model, t tally, id model.ID, named []naming) {
-	node, ok := m.BackendNode(id.Node, nodeID(m, id))
-	if !ok {
-		return
+type unnamed struct {
+	open doneCalls
+	last map[model.ID]*model.Call // the answer before, where it counts
+}
+
+func (u *unnamed) observe(s *model.Step) { u.open.observe(s, model.NodeGetInfo, history.ClientSide) }
+
+func (u *unnamed) settle(m *model.Model, t tally, to time.Duration) time.Duration {
+	due := u.open.due(to)
+	if len(due) == 0 {
+		return u.open.needs()
 	}
-	var before *model.Call
-	for _, c := range m.Infos(id) {
-		last := before
-		before = nil
+	named := namings(m)
+	for _, c := range due {
+		last := u.last[c.ID]
+		delete(u.last, c.ID)
 		if !c.OK() || c.Injected || c.Orphan {
 			continue
 		}
-		before = c
-		if last == nil || last.Done > c.Invoked || len(between(named, last.Invoked, c.Done)) == 0 {
-			continue
+		u.last[c.ID] = c
+		if last != nil && last.Done <= c.Invoked && pairable(m, last, c) {
+			judgeUnnamed(m, t, last, c, named)
 		}
-		from := model.Minus(last.Invoked, model.Plus(reach(m), m.Slack()))
-		usable, ref, known := steadyQuota(m, node, from, c.Done)
-		other, touched := touching(named, id.Node, node, from, c.Done)
-		if !known || touched || other == nil || other.at < last.Invoked || last.Max != max(1, usable) || moved(m, id, node, from, c.Done) {
-			continue
-		}
-		if c.Max == last.Max {
-			t.held(id.String(), c.Scope)
-			continue
-		}
-		t.missing(m, id.String(), finding{
-			at: c.Done, scope: c.Scope, evidence: []history.Ref{last.End, c.End, other.ref, ref},
-			detail: fmt.Sprintf("want the answer %d again, for nothing was done to %q since %s but to %q at %s, got %d at %s",
-				last.Max, id.Node, m.Since(from), other.node, m.Since(other.at), c.Max, m.Since(c.Done)),
-		}, history.PrefixCSI, history.SourceBackend)
 	}
+	return u.open.needs()
+}
+
+func judgeUnnamed(m *model.Model, t tally, last, c *model.Call, named []naming) {
+	id := c.ID
+	node, ok := m.BackendNode(id.Node, c.NodeID, c.Done)
+	if !ok || len(between(named, last.Invoked, c.Done)) == 0 {
+		return
+	}
+	from := model.Minus(last.Invoked, model.Plus(reach(m), m.Slack()))
+	usable, ref, known := steadyQuota(m, node, from, c.Done)
+	other, touched := touching(named, id.Node, node, from, c.Done)
+	if !known || touched || other == nil || other.at < last.Invoked || last.Max != max(1, usable) || moved(m, id, node, from, c.Done) {
+		return
+	}
+	if c.Max == last.Max {
+		t.held(id.String(), c.Scope)
+		return
+	}
+	t.missing(id.String(), finding{
+		at: c.Done, scope: c.Scope, evidence: []history.Ref{last.End, c.End, other.ref, ref},
+		detail: fmt.Sprintf("want the answer %d again, for nothing was done to %q since %s but to %q at %s, got %d at %s",
+			last.Max, id.Node, m.Since(from), other.node, m.Since(other.at), c.Max, m.Since(c.Done)),
+	}, history.PrefixCSI, history.SourceBackend)
 }
 
 // reach is how far back an answer may look.
 func reach(m *model.Model) time.Duration {
 	d := m.Header().Params.Driver
 	return max(time.Duration(d.CacheAge), time.Duration(d.LastGoodLife))
-}
-
-// nodeID is the CSI node id that the driver gave last.
-func nodeID(m *model.Model, id model.ID) string {
-	for _, c := range slices.Backward(m.Infos(id)) {
-		if c.NodeID != "" {
-			return c.NodeID
-		}
-	}
-	return ""
 }
 
 // steadyQuota is what Kubernetes may use on a node, where that did not change from from to to.

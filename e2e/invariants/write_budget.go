@@ -45,6 +45,7 @@ type budget struct {
 	of    map[model.ID]*spending
 	other map[string]*spending // by node: writes that change no entry
 	odd   map[string]oddAnswer // by node: the last answer, where it is odd
+	atOnce
 }
 
 func spent[K comparable](all map[K]*spending, k K) *spending {
@@ -54,7 +55,7 @@ func spent[K comparable](all map[K]*spending, k K) *spending {
 	return all[k]
 }
 
-func (b *budget) observe(m *model.Model, s model.Step) {
+func (b *budget) observe(m *model.Model, s *model.Step) {
 	switch body := s.Body.(type) {
 	case *history.Component:
 		if id := s.Key; body.State == "started" && len(id) > 8 && id[:8] == "kubelet@" {
@@ -70,7 +71,7 @@ func (b *budget) observe(m *model.Model, s model.Step) {
 }
 
 // call counts causes: each NodeGetInfo that did not certainly fail, each registration.
-func (b *budget) call(s model.Step) {
+func (b *budget) call(s *model.Step) {
 	c := s.Call
 	if c.Side != history.ClientSide || c.Node == "" {
 		return
@@ -123,7 +124,7 @@ func (b *budget) write(m *model.Model, w *model.Write) {
 func (b *budget) finish(m *model.Model) []Verdict {
 	over := func(node, what string, writes, causes int, at time.Duration, ref history.Ref, sources ...string) {
 		if writes > causes {
-			b.t.missing(m, node, finding{at: at, evidence: []history.Ref{ref}, detail: fmt.Sprintf("want CSINode %q written %d times at most for %s, got %d, the last at %s",
+			b.t.missing(node, finding{at: at, evidence: []history.Ref{ref}, detail: fmt.Sprintf("want CSINode %q written %d times at most for %s, got %d, the last at %s",
 				node, causes, what, writes, m.Since(at))}, sources...)
 		}
 	}
@@ -137,5 +138,5 @@ func (b *budget) finish(m *model.Model) []Verdict {
 	for node, s := range b.other {
 		over(node, fmt.Sprintf("%d starts of the kubelet", max(1, s.causes)), s.writes, max(1, s.causes), s.lastAt, s.last, history.PrefixComponent)
 	}
-	return b.t.verdicts(history.Kubelet)
+	return b.t.verdicts(m, history.Kubelet)
 }

@@ -46,6 +46,31 @@ func TestScopeOfAVerdict(t *testing.T) {
 	}
 }
 
+// TestScopeOnALentNode: a node that two benches had one after the other tells nothing of a verdict; the driver's name does.
+func TestScopeOnALentNode(t *testing.T) {
+	s := newScript()
+	for i, scope := range []string{"p1-1", "p1-2"} {
+		at := float64(10 * (i + 1))
+		s.add(at, "api/nodes", history.Observed, "w", history.Node{}, scoped(scope, "w"))
+		s.add(at, "api/csidrivers", history.Observed, scope+".d", history.CSIDriver{}, scoped(scope, ""))
+		s.add(at, "spec/p1", history.Invoke, scope, history.Spec{})
+		s.add(at+1, "csi/w", history.OK, scope, nil, scoped("", "w"))
+		s.add(at+2, "spec/p1", history.Fail, scope, history.Spec{Message: "want 1, got 2"}, scoped(scope, ""))
+	}
+	for subject, want := range map[string]string{"w/p1-1.d": "p1-1", "w/p1-2.d": "p1-2", "p1-2.d": "p1-2", "w": ""} {
+		verdict := invariants.Verdict{Status: invariants.Violated, Subject: subject}
+		r := Build(Input{Header: header(), Events: s.all(), Judged: []Judged{judged(invariant("x", history.Driver), verdict)}})
+		if got := r.Invariants[0].Verdicts[0].Scope; got != want {
+			t.Errorf("%s: want scope %q, got %q", subject, want, got)
+		}
+		for _, q := range r.Requirements {
+			if last := q.LastEvents; len(last) == 0 || last[len(last)-1].Key != q.ID {
+				t.Errorf("want the call of its own time as the last event of %s, got %+v", q.ID, last)
+			}
+		}
+	}
+}
+
 // TestAFixedDefectIsFoundByItsSpec holds that a defect which no longer shows in the spec that shows it turns the row red, though verdicts name a bench.
 func TestAFixedDefectIsFoundByItsSpec(t *testing.T) {
 	s := newScript()

@@ -41,7 +41,7 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 		"unknown provider":     {Options{Provider: "cloud"}, []string{`"cloud"`, "local, kind"}},
 		"topology for local":   {Options{Topology: "one-worker"}, []string{`"one-worker"`, "--provider kind"}},
 		"unknown topology":     {Options{Provider: "kind", Topology: "none"}, []string{`"none"`, "one-worker", "older-worker"}},
-		"kubelet too new":      {Options{Provider: "kind", Topology: "older-worker", Kubernetes: "v1.34.4"}, []string{"workers[1]", "v1.35.4", "v1.34.4", "not newer"}},
+		"kubelet too new":      {Options{Provider: "kind", Topology: "older-worker", Kubernetes: "v1.34.4"}, []string{"workers[0]", "v1.35.4", "v1.34.4", "not newer"}},
 		"full run directory":   {Options{RunDir: full}, []string{full, "not empty", `"old"`, "--run-dir"}},
 		"run directory a file": {Options{RunDir: filepath.Join(full, "old")}, []string{"old", "--run-dir"}},
 		"below a file":         {Options{RunDir: filepath.Join(full, "old", "x")}, []string{"--run-dir"}},

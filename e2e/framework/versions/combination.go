@@ -140,10 +140,14 @@ type Variant struct {
 	Gate string
 }
 
-// Variants are the attachers that are worth a run of their own: each release as it is, and with the gate turned on where it is off by default.
-func (t Table) Variants() []Variant {
+// Variants are the attachers that are worth a run of their own: each of the releases named, or of all when none is, as it is, and with the gate turned
+// on where it is off by default.
+func (t Table) Variants(only ...Version) []Variant {
 	var all []Variant
 	for _, a := range t.Attachers {
+		if len(only) > 0 && !slices.Contains(only, a.Version) {
+			continue
+		}
 		all = append(all, Variant{Version: a.Version})
 		if g := a.Gate(MutableCSINodeAllocatableCount); g.Stage != Absent && !g.Enabled && !g.Locked {
 			all = append(all, Variant{Version: a.Version, Gate: "true"})
@@ -163,14 +167,15 @@ func (t Table) Between(from, to Version) []Release {
 	return rows
 }
 
-// Supported lists every supported combination of the given releases with every variant of the attacher, in ascending order of API server, then
-// controller manager and scheduler, then kubelet, then attacher. Controller manager and scheduler have one version.
-func (t Table) Supported(rows []Release) []Combination {
+// Supported lists every supported combination of the given releases with the variants of the given attachers, or of all when none is given, in ascending
+// order of API server, then controller manager and scheduler, then kubelet, then attacher. Controller manager and scheduler have one version.
+func (t Table) Supported(rows []Release, attachers ...Version) []Combination {
 	var all []Combination
+	variants := t.Variants(attachers...)
 	for _, server := range rows {
 		for _, manager := range rows {
 			for _, node := range rows {
-				for _, attacher := range t.Variants() {
+				for _, attacher := range variants {
 					c := Combination{
 						APIServer: server.Version, ControllerManager: manager.Version, Scheduler: manager.Version, Kubelet: node.Version,
 						Attacher: attacher.Version, AttacherGate: attacher.Gate,

@@ -72,6 +72,14 @@ func TestVariants(t *testing.T) {
 	if got := Embedded().Variants(); !slices.Equal(got, want) {
 		t.Errorf("want %v, got %v", want, got)
 	}
+	if got := Embedded().Variants("v4.11.0"); !slices.Equal(got, want[:2]) {
+		t.Errorf("of v4.11.0: want %v, got %v", want[:2], got)
+	}
+	for _, c := range Embedded().Supported(Embedded().Kubernetes, "v4.12.0") {
+		if c.Attacher != "v4.12.0" {
+			t.Errorf("%s: want only the attacher that was named", c)
+		}
+	}
 }
 
 // TestSupported holds the generated list against the policy, written down a second time: none is missing, none too many.

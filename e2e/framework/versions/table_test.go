@@ -53,7 +53,7 @@ func TestGateByRelease(t *testing.T) {
 			t.Errorf("%s %s: want %+v, got %+v", c.version, c.gate, c.want, got)
 		}
 	}
-	for version, want := range map[Version]Gate{"v4.11.0": {Stage: Alpha}, "v4.12.0": {Stage: GA, Enabled: true}, "v4.13.0": {Stage: GA, Enabled: true}} {
+	for version, want := range map[Version]Gate{"v4.11.0": {Stage: Beta}, "v4.12.0": {Stage: GA, Enabled: true}, "v4.13.0": {Stage: GA, Enabled: true}} {
 		a, err := Embedded().LookupAttacher(version)
 		if err != nil {
 			t.Error(err)

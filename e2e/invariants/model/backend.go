@@ -30,9 +30,12 @@ type backend struct {
 	quotas   table[string, *history.Quota]   // nil: the node is not known any more
 	faults   table[string, *history.Backend] // "" as a node means all nodes; Fault "" means none
 	attached table[Place, bool]
+	holding  map[string]int           // volume -> on how many nodes it is attached
+	released map[string]time.Duration // volume -> when it was last detached
 	attaches map[Place][]*Attach
 	open     map[string]*Attach         // by Op
 	answered map[string][]time.Duration // when a node's quota was told to somebody, in order
+	first    map[string]time.Duration   // when it first was
 	held     table[string, int64]       // volumes attached through the API
 	queries
 }
@@ -40,7 +43,8 @@ type backend struct {
 func newBackend() backend {
 	return backend{
 		quotas: table[string, *history.Quota]{}, faults: table[string, *history.Backend]{}, attached: table[Place, bool]{},
-		attaches: map[Place][]*Attach{}, open: map[string]*Attach{}, answered: map[string][]time.Duration{}, held: table[string, int64]{},
+		holding: map[string]int{}, released: map[string]time.Duration{}, attaches: map[Place][]*Attach{},
+		open: map[string]*Attach{}, answered: map[string][]time.Duration{}, first: map[string]time.Duration{}, held: table[string, int64]{},
 		queries: newQueries(),
 	}
 }
@@ -55,12 +59,15 @@ func (b *backend) foldBackend(e history.Event, body *history.Backend) *Attach {
 	case "get":
 		if e.Phase == history.OK && body.Quota != nil && body.Fault == "" {
 			b.answered[e.Node] = append(b.answered[e.Node], e.At)
+			if _, known := b.first[e.Node]; !known {
+				b.first[e.Node] = e.At
+			}
 		}
 	case "attach":
 		return b.foldAttach(e, body)
 	case "detach":
 		if e.Phase == history.OK && body.Decision != history.Refused && body.Fault == "" {
-			b.attached.of(Place{e.Node, body.Volume}).set(e.At, false, e.Ref())
+			b.attach(Place{e.Node, body.Volume}, e, false)
 			b.foldHeld(e, body)
 		}
 	}
@@ -78,7 +85,7 @@ func (b *backend) foldAttach(e history.Event, body *history.Backend) *Attach {
 	}
 	a := b.open[e.Op]
 	delete(b.open, e.Op)
-	if a == nil {
+	if a == nil || a.Over() < e.At {
 		a = &Attach{Place: Place{e.Node, body.Volume}, Invoked: e.At, Orphan: true}
 		b.attaches[a.Place] = append(b.attaches[a.Place], a)
 	}
@@ -91,10 +98,25 @@ func (b *backend) foldAttach(e history.Event, body *history.Backend) *Attach {
 		b.refusals[e.Node] = append(b.refusals[e.Node], a)
 	}
 	if body.Decision == history.Accepted {
-		line.set(e.At, true, e.Ref())
+		b.attach(a.Place, e, true)
 		b.foldHeld(e, body)
 	}
 	return a
+}
+
+// attach notes that a volume is on a node, or no more.
+func (b *backend) attach(p Place, e history.Event, on bool) {
+	line := b.attached.of(p)
+	switch was, _ := line.Back(0); {
+	case on && !was.Value:
+		b.holding[p.Volume]++
+	case !on && was.Value:
+		b.released[p.Volume] = e.At
+		if b.holding[p.Volume]--; b.holding[p.Volume] == 0 {
+			delete(b.holding, p.Volume)
+		}
+	}
+	line.set(e.At, on, e.Ref())
 }
 
 func (b *backend) foldHeld(e history.Event, body *history.Backend) {
@@ -134,30 +156,29 @@ func (b *backend) Usable(node string, from, to time.Duration) (int64, history.Re
 
 // KnownSince is when the backend first answered a query for the quota of a node, given by the names that the backend may know it by; false when it
 // never did.
-func (b *backend) KnownSince(names ...string) (time.Duration, bool) {
+func (b *backend) KnownSince(names ...string) (since time.Duration, known bool) {
 	for _, n := range names {
-		if times := b.answered[n]; len(times) > 0 && n != "" {
-			return times[0], true
+		if at, ok := b.first[n]; ok && n != "" && (!known || at < since) {
+			since, known = at, true
 		}
 	}
-	return 0, false
+	return since, known
 }
 
 // Attached returns over time whether the backend holds volume on node. Attachments older than the history are not known.
 func (b *backend) Attached(p Place) *Timeline[bool] { return b.attached[p] }
 
-// BackendNode is the name by which the backend knows a node: its name, or else its CSI node id. It is false when it knows neither.
-func (b *backend) BackendNode(node, id string) (string, bool) {
+// BackendNode is the name by which the backend knew a node at t: its name or its CSI node id, whichever it used first. It is false when it knew neither.
+func (b *backend) BackendNode(node, id string, t time.Duration) (name string, ok bool) {
 	for _, n := range []string{node, id} {
-		if n != "" && b.quotas[n] != nil {
-			return n, true
+		line := b.quotas[n]
+		if n == "" || line == nil || line.began > t || ok && line.began >= b.quotas[name].began {
+			continue
 		}
+		name, ok = n, true
 	}
-	return "", false
+	return name, ok
 }
-
-// AllAttaches returns the attach requests by place.
-func (b *backend) AllAttaches() map[Place][]*Attach { return b.attaches }
 
 // Attaches returns the attach requests for a place, by arrival.
 func (b *backend) Attaches(p Place) []*Attach { return b.attaches[p] }

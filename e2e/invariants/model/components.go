@@ -99,7 +99,7 @@ func (c *components) Down(id string, from, to time.Duration) bool {
 }
 
 // Disturbed says whether, at some time from from to to, something kept the kubelet of node from its work that is not the kubelet's own doing: it or
-// the API server or etcd was down or paused, a fault of the run lay on them, or the Node was gone. Ask once the whole history was folded.
+// the API server or etcd was down or paused, a fault of the run lay on them, or the Node was gone. Ask once to is settled.
 func (m *Model) Disturbed(node string, from, to time.Duration) bool {
 	return m.Disturbances(node).Overlaps(from, to)
 }

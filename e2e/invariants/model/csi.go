@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"slices"
 	"strings"
 	"time"
 
@@ -67,20 +68,23 @@ type callKey struct {
 // calls are the CSI calls, and what they say about registration.
 type calls struct {
 	open       map[callKey]*Call
-	infos      map[ID][]*Call // NodeGetInfo, client side, by invoke
-	served     map[ID][]*Call // NodeGetInfo, driver side, by invoke
-	publishes  []*Call
-	unpublish  map[string][]*Call // driver side, by volume
-	told       map[callKey]bool   // registration outcomes that were folded
+	faces      map[ID][]string           // the CSI node ids that a driver gave of its node, the first few
+	slowest    map[ID]time.Duration      // of the NodeGetInfo calls that are forgotten
+	infos      map[ID][]*Call            // NodeGetInfo, client side, by invoke
+	served     map[ID][]*Call            // NodeGetInfo, driver side, by invoke
+	publish    map[string][]*Call        // driver side, by volume
+	unpublish  map[string][]*Call        // the same
+	told       map[callKey]time.Duration // registration outcomes that were folded
 	asked      map[ID]time.Duration
-	outcomes   []*Registration
+	outcome    *Registration // of the event at hand
 	registered table[ID, bool]
 	nodeOf     map[ID]string // driver and CSI node id -> node
 }
 
 func newCalls() calls {
 	return calls{
-		open: map[callKey]*Call{}, infos: map[ID][]*Call{}, served: map[ID][]*Call{}, unpublish: map[string][]*Call{}, told: map[callKey]bool{},
+		open: map[callKey]*Call{}, faces: map[ID][]string{}, slowest: map[ID]time.Duration{}, infos: map[ID][]*Call{},
+		served: map[ID][]*Call{}, publish: map[string][]*Call{}, unpublish: map[string][]*Call{}, told: map[callKey]time.Duration{},
 		asked: map[ID]time.Duration{}, registered: table[ID, bool]{}, nodeOf: map[ID]string{},
 	}
 }
@@ -104,7 +108,7 @@ func (c *calls) foldCall(e history.Event, b *history.CSICall) *Call {
 			c.open[key] = call
 		}
 		defer c.index(call)
-	case call == nil || call.Method != e.Key:
+	case call == nil || call.Method != e.Key || call.Over() < e.At:
 		call = &Call{ID: ID{sourceNode(e), b.Driver}, Method: e.Key, Side: b.Side, Invoked: e.At, Orphan: true, Scope: e.Scope, Start: e.Ref()}
 		defer c.index(call)
 	default:
@@ -133,8 +137,19 @@ func (c *calls) foldCall(e history.Event, b *history.CSICall) *Call {
 		call.NodeID = cmp.Or(call.NodeID, e.Node)
 		call.Node = c.node(call.Driver, call.NodeID)
 	}
+	c.face(call)
 	c.registration(e, b, call)
 	return call
+}
+
+// facesAtMost bounds the node ids remembered of one driver on one node.
+const facesAtMost = 8
+
+// face remembers by which CSI node ids a driver knows its node.
+func (c *calls) face(call *Call) {
+	if all := c.faces[call.ID]; call.Method == NodeGetInfo && call.Side == history.DriverSide && len(all) < facesAtMost && !slices.Contains(all, call.NodeID) {
+		c.faces[call.ID] = append(all, call.NodeID)
+	}
 }
 
 // node maps a CSI node id to its node; an id that no node gave as its own is taken for the node's name.
@@ -156,7 +171,7 @@ func (c *calls) index(call *Call) {
 		}
 	case Publish:
 		if call.Side == history.DriverSide {
-			c.publishes = append(c.publishes, call)
+			c.publish[call.Volume] = append(c.publish[call.Volume], call)
 		}
 	case Unpublish:
 		if call.Side == history.DriverSide {
@@ -172,18 +187,18 @@ func (c *calls) registration(e history.Event, b *history.CSICall, call *Call) {
 		c.asked[call.ID] = e.At
 	case e.Key == NotifyRegistered && b.Registered != nil:
 		key := callKey{source: e.Source, op: e.Op}
-		if e.Op != "" && c.told[key] {
+		if _, told := c.told[key]; e.Op != "" && told {
 			return
 		}
-		c.told[key] = true
+		c.told[key] = e.At
 		from, ok := c.asked[call.ID]
-		if !ok {
+		if !ok || from < Minus(e.At, callLife) {
 			from = e.At
 		}
 		delete(c.asked, call.ID)
-		c.outcomes = append(c.outcomes, &Registration{
+		c.outcome = &Registration{
 			ID: call.ID, From: from, At: e.At, Registered: *b.Registered, Message: b.Message, Ref: e.Ref(), Scope: e.Scope,
-		})
+		}
 		c.registered.of(call.ID).set(e.At, *b.Registered, e.Ref())
 	}
 }
@@ -203,8 +218,19 @@ func (c *calls) Infos(id ID) []*Call { return c.infos[id] }
 // Served returns the NodeGetInfo calls that the driver got.
 func (c *calls) Served(id ID) []*Call { return c.served[id] }
 
-// Publishes returns the ControllerPublishVolume calls that drivers got.
-func (c *calls) Publishes() []*Call { return c.publishes }
+// Slowest is how long the slowest NodeGetInfo that the kubelet sent by t took, or has been taking.
+func (m *Model) Slowest(id ID, t time.Duration) time.Duration {
+	longest := m.slowest[id]
+	for _, c := range m.infos[id] {
+		if c.Invoked <= t {
+			longest = max(longest, min(c.Over(), m.End())-c.Invoked)
+		}
+	}
+	return longest
+}
+
+// Publishes returns the ControllerPublishVolume calls that drivers got for a volume.
+func (c *calls) Publishes(volume string) []*Call { return c.publish[volume] }
 
 // Unpublishes returns the ControllerUnpublishVolume calls that drivers got for a volume.
 func (c *calls) Unpublishes(volume string) []*Call { return c.unpublish[volume] }
@@ -215,8 +241,12 @@ func (c *calls) ServedIDs() []ID { return keys(c.served) }
 // Asked returns every node and driver whose kubelet made a NodeGetInfo call, in no order.
 func (c *calls) Asked() []ID { return keys(c.infos) }
 
-// Registrations returns the outcomes in order.
-func (c *calls) Registrations() []*Registration { return c.outcomes }
+// Attempting says since when a kubelet has been asking for a driver's info without having told the outcome; false when it is not. One that did so too
+// long before t has given up.
+func (c *calls) Attempting(id ID, t time.Duration) (since time.Duration, ok bool) {
+	since, ok = c.asked[id]
+	return since, ok && since >= Minus(t, callLife)
+}
 
 // Registered returns over time whether the kubelet of id.Node had the driver registered, and false from when the kubelet went down or the
 // entry left the CSINode. Times between a kubelet's question and its outcome count as before.

@@ -9,6 +9,9 @@ import (
 	"headroom/e2e/framework/history"
 )
 
+// claimsAtMost bounds the claims kept of one revision: writes that change nothing may be many.
+const claimsAtMost = 16
+
 // Claim is one audited write that was answered with a revision. A write that changed nothing is answered with the revision that was there.
 type Claim struct {
 	User, Verb     string
@@ -149,14 +152,19 @@ func (n *nodes) foldAudit(e history.Event, b *history.Audit, calls *calls) {
 		if !fresh && len(r.Claims) == 0 {
 			r.At, r.Ref, r.Scope = min(r.At, e.At), e.Ref(), cmp.Or(e.Scope, r.Scope)
 		}
-		r.Claims = append(r.Claims, claim)
+		if len(r.Claims) < claimsAtMost {
+			r.Claims = append(r.Claims, claim)
+		}
 		c.follow(e, b.Name, b.Drivers, calls)
 	}
 }
 
 func (m *Model) foldNode(e history.Event, b *history.Node) {
-	m.changes++
-	m.gone.of(e.Key).set(e.At, b.Type == "DELETED", e.Ref())
+	gone := b.Type == "DELETED"
+	if p, ok := m.gone.of(e.Key).Back(0); !ok || p.Value != gone {
+		m.changes++
+		m.gone.of(e.Key).set(e.At, gone, e.Ref())
+	}
 	if b.Kubelet != "" {
 		if p, ok := m.kubelets.of(e.Key).Back(0); !ok || p.Value != b.Kubelet {
 			m.kubelets.of(e.Key).set(e.At, b.Kubelet, e.Ref())

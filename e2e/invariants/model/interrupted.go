@@ -9,8 +9,7 @@ import (
 )
 
 // Interrupted says whether, at some time from from to to, a component of one of the kinds, given as "kube-scheduler" or in full as "csi-attacher@d", was
-// down or paused, or a fault of the run may have touched it. A fault without a target touches all but the backend's own do. Ask once the whole history
-// was folded.
+// down or paused, or a fault of the run may have touched it. A fault without a target touches all but the backend's own do. Ask once to is settled.
 func (m *Model) Interrupted(from, to time.Duration, kinds ...string) bool {
 	named := func(id string) bool {
 		kind, _, _ := strings.Cut(id, "@")
@@ -38,15 +37,6 @@ func (c *components) RunFaults() []*RunFault { return c.runFaults }
 
 // On says whether the fault acts on the node.
 func (f *RunFault) On(node string) bool { return f.on(node) }
-
-// AllUnpublishes returns the ControllerUnpublishVolume calls that drivers got, by volume.
-func (c *calls) AllUnpublishes() []*Call {
-	var all []*Call
-	for _, volume := range sortedKeys(c.unpublish) {
-		all = append(all, c.unpublish[volume]...)
-	}
-	return all
-}
 
 // Changed says whether one of the components changed its state at some time after from and up to to.
 func (c *components) Changed(from, to time.Duration, ids ...string) bool {

@@ -2,7 +2,7 @@
 //
 // Contract: a Model takes the events of one merged history in order and answers questions about any time of it. It decodes each body once; an
 // event that it cannot decode counts as a gap of its source. Questions are answered from what was folded so far: a question about an interval
-// is to be asked once its end has passed, best at the end of the history, because watch events and heartbeats come late.
+// is to be asked once its end is settled, because watch events and heartbeats come late. A Model keeps all that it folded until Forget is called.
 //
 // What it does not do: judge. It knows no claims, no bounds but the header's slack, and nothing that is not in the history.
 package model
@@ -43,6 +43,10 @@ type Step struct {
 	Call *Call
 	// Attach is set on backend events with Key "attach".
 	Attach *Attach
+	// Outcome is set on the event of csi/* that tells how a registration ended.
+	Outcome *Registration
+	// Over are the waits of pods that the event ended, but those of pods that found room at once. It is good until the next event.
+	Over []*Wait
 	// Write is set on audit events that answer a write of a CSINode.
 	Write *Write
 }
@@ -53,7 +57,10 @@ type Model struct {
 	begun  bool
 	first  time.Duration
 	last   time.Duration
-	gaps   []Gap
+	// settled is the latest time that Settled has told.
+	settled time.Duration
+	gaps    []Gap
+	lost    map[string]int // gaps by source
 
 	harness
 	backend
@@ -80,7 +87,7 @@ func New(h history.Header) *Model {
 		gaps = append(gaps, Gap{Source: source, Reason: h.Missing[source], Declared: true})
 	}
 	return &Model{
-		header: h, gaps: gaps, harness: newHarness(), backend: newBackend(), calls: newCalls(),
+		header: h, settled: -Forever, gaps: gaps, lost: map[string]int{}, harness: newHarness(), backend: newBackend(), calls: newCalls(),
 		components: newComponents(), nodes: newNodes(), objects: newObjects(), recent: newRecent(), rejections: newRejections(), copies: names{},
 		declared: map[[2]string]bool{}, placement: newPlacement(),
 	}
@@ -92,6 +99,8 @@ func (m *Model) Observe(e history.Event) Step {
 		m.begun, m.first, m.last = true, e.At, e.At
 	}
 	m.last = max(m.last, e.At)
+	m.folded++
+	m.over, m.outcome = m.over[:0], nil
 	m.copies.event(&e)
 	s := Step{Event: e}
 	if e.Phase == history.Gap {
@@ -110,6 +119,7 @@ func (m *Model) Observe(e history.Event) Step {
 	s.Body = body
 	m.fold(&s)
 	m.foldPlacement(s)
+	s.Over = m.over
 	return s
 }
 
@@ -118,6 +128,7 @@ func (m *Model) fold(s *Step) {
 	switch b := s.Body.(type) {
 	case *history.CSICall:
 		s.Call = m.foldCall(s.Event, b)
+		s.Outcome = m.outcome
 		m.foldKubelet(s.Event, b, s.Call)
 	case *history.Backend:
 		s.Attach = m.foldBackend(s.Event, b)
@@ -210,9 +221,11 @@ func (m *Model) gap(e history.Event) {
 	m.Lose(source, r.Reason, e.Ref())
 }
 
-// Lose records that source may have lost events; the empty source means all of them.
+// Lose records that source may have lost events; the empty source means all of them. Of many gaps in one source the first ones are kept.
 func (m *Model) Lose(source, reason string, ref history.Ref) {
-	m.gaps = append(m.gaps, Gap{Source: source, Reason: reason, Ref: ref})
+	if m.lost[source]++; m.lost[source] <= gapsAtMost {
+		m.gaps = append(m.gaps, Gap{Source: source, Reason: reason, Ref: ref})
+	}
 }
 
 // Gaps returns the gaps in the sources that needs name: sources, or prefixes that end in "/". A gap in all sources is in every answer.

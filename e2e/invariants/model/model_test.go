@@ -14,10 +14,11 @@ import (
 // feed numbers the events of a small history and folds them. Times are whole seconds.
 type feed struct {
 	*Model
-	seq map[string]uint64
+	seq   map[string]uint64
+	ended []*Wait
 }
 
-func newFeed(h history.Header) *feed { return &feed{New(h), map[string]uint64{}} }
+func newFeed(h history.Header) *feed { return &feed{Model: New(h), seq: map[string]uint64{}} }
 
 func (f *feed) add(at int, e history.Event, body any) Step {
 	f.seq[e.Source]++
@@ -25,7 +26,9 @@ func (f *feed) add(at int, e history.Event, body any) Step {
 	if e.Phase == "" {
 		e.Phase = history.Observed
 	}
-	return f.Observe(e)
+	s := f.Observe(e)
+	f.ended = append(f.ended, s.Over...)
+	return s
 }
 
 func TestTimeline(t *testing.T) {

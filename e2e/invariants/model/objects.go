@@ -29,6 +29,7 @@ type onNode struct{ node, pv string }
 // objects joins pods, claims, volumes and attachments by the newest state seen of each.
 type objects struct {
 	periods     table[string, *int64]
+	longest     Timeline[time.Duration]    // the longest period of any driver so far
 	pods        map[string]*Pod            // by UID, or by name without one
 	podsOf      map[string]map[string]*Pod // claim "ns/name" -> pods
 	volumeOf    map[string]string          // claim -> volume
@@ -38,7 +39,7 @@ type objects struct {
 }
 
 // goneFor is how long a deleted object is remembered.
-const goneFor = 10 * time.Minute
+const goneFor = 2 * time.Minute
 
 // goneObject is a deleted pod, by its UID, or a deleted attachment.
 type goneObject struct {
@@ -77,6 +78,7 @@ func (o *objects) foldObject(e history.Event, body any) {
 		}
 		if p, ok := o.periods.of(e.Key).Back(0); !ok || !samePeriod(p.Value, period) {
 			o.periods.of(e.Key).set(e.At, period, e.Ref())
+			o.follow(e.At, period, e.Ref())
 		}
 	case *history.PVC:
 		delete(o.claimOf, o.volumeOf[e.Key])

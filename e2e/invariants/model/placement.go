@@ -29,6 +29,9 @@ func (s Stamp) Before(o Stamp) bool {
 
 func stampOf(e history.Event) Stamp { return Stamp{At: e.At, Rev: e.Rev, Ref: e.Ref()} }
 
+// limitsAtMost bounds the counts remembered of one driver on one node: a pod decides within the last few.
+const limitsAtMost = 16
+
 // Use is one reason why a volume counts on a node: a pod that is bound there and has not ended, or a VolumeAttachment.
 type Use struct {
 	// Claim is "namespace/name" of a pod's claim, PV the volume of a VolumeAttachment; the other one is "".
@@ -182,7 +185,7 @@ func (at *place) count(e history.Event, b *history.CSINode) (changed bool) {
 	}
 	for driver, line := range at.limits {
 		if n := line[len(line)-1].Count; !SameCount(n, now[driver]) {
-			at.limits[driver], changed = append(line, Limit{Stamp: stampOf(e), Count: now[driver]}), true
+			at.limits[driver], changed = keep(append(line, Limit{Stamp: stampOf(e), Count: now[driver]}), limitsAtMost), true
 		}
 	}
 	return changed

@@ -178,7 +178,7 @@ func TestWaits(t *testing.T) {
 		f.podState(1, "q", history.Pod{NodeName: "n1", Claims: []string{"b"}})
 		c.run(f)
 		got := ""
-		for _, w := range f.Waits() {
+		for _, w := range append(f.ended, f.Waiting()...) {
 			got += describe(w)
 		}
 		if got != c.want {

@@ -7,15 +7,6 @@ import (
 	"headroom/e2e/framework/history"
 )
 
-// Query is one question for a node's quota or attachments.
-type Query struct {
-	// Holder is who asked, as it names itself.
-	Holder string
-	// Invoked is when it arrived.
-	Invoked time.Duration
-	Ref     history.Ref
-}
-
 // Told is a quota that the backend told somebody along with an answer.
 type Told struct {
 	At    time.Duration
@@ -23,9 +14,8 @@ type Told struct {
 	Ref   history.Ref
 }
 
-// queries are what the backend was asked and what it told.
+// queries are what the backend told, and what it refused.
 type queries struct {
-	asked  map[string][]Query
 	told   map[string][]Told
 	counts table[string, int64] // volumes attached through the API, as of each change and each answer
 	// refusals are the attaches refused because the node is full, by answer.
@@ -33,13 +23,10 @@ type queries struct {
 }
 
 func newQueries() queries {
-	return queries{asked: map[string][]Query{}, told: map[string][]Told{}, counts: table[string, int64]{}, refusals: map[string][]*Attach{}}
+	return queries{told: map[string][]Told{}, counts: table[string, int64]{}, refusals: map[string][]*Attach{}}
 }
 
 func (q *queries) foldQuery(e history.Event, body *history.Backend) {
-	if (e.Key == "get" || e.Key == "list") && e.Phase == history.Invoke {
-		q.asked[e.Node] = append(q.asked[e.Node], Query{Holder: body.Holder, Invoked: e.At, Ref: e.Ref()})
-	}
 	if body.Quota == nil {
 		return
 	}
@@ -53,14 +40,11 @@ func (q *queries) foldQuery(e history.Event, body *history.Backend) {
 	}
 }
 
-// Queries returns the questions about node, by arrival.
-func (q *queries) Queries(node string) []Query { return q.asked[node] }
-
-// Queried returns every node that the backend was asked about, in no order.
-func (q *queries) Queried() []string { return keys(q.asked) }
-
 // Told returns the quotas that the backend told of node, in order; those that a fault made up are among them.
 func (q *queries) Told(node string) []Told { return q.told[node] }
+
+// ToldOf returns every node that the backend told the quota of, with what it told.
+func (q *queries) ToldOf() map[string][]Told { return q.told }
 
 // Counts returns how many volumes Kubernetes had attached to node over time, by the backend's own count.
 func (q *queries) Counts(node string) *Timeline[int64] { return q.counts[node] }
@@ -107,15 +91,25 @@ func (b *backend) LastRefusal(node string, from, to time.Duration) (*Attach, boo
 // Owners returns, by the backend's name of each node, the drivers that were asked for its capacity, in no order.
 func (m *Model) Owners() map[string][]ID {
 	out := map[string][]ID{}
-	for id, calls := range m.served {
-		for _, c := range calls {
-			if node, ok := m.BackendNode(c.Node, c.NodeID); ok {
+	for id, names := range m.faces {
+		for _, name := range names {
+			if node, ok := m.BackendNode(id.Node, name, Forever); ok {
 				out[node] = append(out[node], id)
 				break
 			}
 		}
 	}
 	return out
+}
+
+// OwnNode is the name by which the backend knew the node of a driver at t; false when it did not.
+func (m *Model) OwnNode(id ID, t time.Duration) (string, bool) {
+	for _, name := range append([]string{""}, m.faces[id]...) {
+		if node, ok := m.BackendNode(id.Node, name, t); ok {
+			return node, true
+		}
+	}
+	return "", false
 }
 
 // NodeGone says whether the Node object was deleted at some time from from to to.

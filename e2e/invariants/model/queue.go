@@ -49,7 +49,7 @@ type Wait struct {
 // queue are the pods that wait for the scheduler.
 type queue struct {
 	waiting map[string]*waiter // by UID
-	ended   []*Wait            // but those of pods that found room at once
+	over    []*Wait            // stretches that the event at hand ended, but those of pods that found room at once
 }
 
 type waiter struct {
@@ -59,9 +59,9 @@ type waiter struct {
 
 func newQueue() queue { return queue{waiting: map[string]*waiter{}} }
 
-// Waits returns the stretches so far: what ended first, then what lasts. Those of pods that found room at once are left out once they have ended.
-func (q *queue) Waits() []*Wait {
-	all := slices.Clone(q.ended)
+// Waiting returns the stretches that last.
+func (q *queue) Waiting() []*Wait {
+	var all []*Wait
 	for _, uid := range sortedKeys(q.waiting) {
 		if w := q.waiting[uid].wait; w != nil {
 			all = append(all, w)
@@ -145,7 +145,7 @@ func (q *queue) end(w *waiter, at Stamp) {
 		return
 	}
 	if w.wait.To = at; !w.wait.Room || w.wait.Said {
-		q.ended = append(q.ended, w.wait)
+		q.over = append(q.over, w.wait)
 	}
 	w.wait = nil
 }

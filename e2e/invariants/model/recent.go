@@ -105,7 +105,7 @@ func keep[T any](all []T, n int) []T { return all[max(0, len(all)-n):] }
 func (r *recent) Recent(id ID) []*Answer { return r.answers[id] }
 
 // AnswerOf returns the recent one that a step on the client's side belongs to; nil when it is none.
-func (r *recent) AnswerOf(s Step) *Answer {
+func (r *recent) AnswerOf(s *Step) *Answer {
 	if s.Call == nil || s.Call.Method != NodeGetInfo || s.Call.Side != history.ClientSide {
 		return nil
 	}

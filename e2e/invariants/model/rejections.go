@@ -13,7 +13,8 @@ const resourceExhausted = 8
 type exhaustion struct {
 	open    map[string]bool // VolumeAttachments that bear the code
 	cleared time.Duration   // when the last one lost it
-	pods    map[string]bool // UIDs of pods that waited under one
+	pods    map[string]bool // UIDs of pods that waited under one, while they are there
+	left    int             // such pods that are gone
 }
 
 // rejections follow what makes a kubelet refresh a count and reject a pod.
@@ -53,8 +54,12 @@ func (m *Model) foldRejection(e history.Event, body any) {
 			x.cleared = e.At
 		}
 	case *history.Pod:
-		if p := m.PodSeen(e.Key, b); p != nil && !p.Gone {
+		switch p := m.PodSeen(e.Key, b); {
+		case p == nil:
+		case !p.Gone:
 			m.waits(p)
+		default:
+			m.leaves(p)
 		}
 	case *history.PVC:
 		for _, p := range m.PodsOf(e.Key) {
@@ -72,6 +77,16 @@ func (m *Model) waits(p *Pod) {
 	}
 }
 
+// leaves counts a pod that waited and is gone.
+func (m *Model) leaves(p *Pod) {
+	for id, x := range m.exhausted {
+		if id.Node == p.NodeName && x.pods[p.UID] {
+			delete(x.pods, p.UID)
+			x.left++
+		}
+	}
+}
+
 // Exhausted says whether some VolumeAttachment of the driver on the node bore attach error code 8 at t, or up to slack before, as far as was folded.
 func (m *Model) Exhausted(id ID, t time.Duration) bool {
 	x := m.exhausted[id]
@@ -81,7 +96,7 @@ func (m *Model) Exhausted(id ID, t time.Duration) bool {
 // Waited is how many pods have waited under code 8 on that node for that driver so far.
 func (m *Model) Waited(id ID) int {
 	if x := m.exhausted[id]; x != nil {
-		return len(x.pods)
+		return len(x.pods) + x.left
 	}
 	return 0
 }

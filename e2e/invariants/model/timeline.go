@@ -2,6 +2,7 @@ package model
 
 import (
 	"math"
+	"slices"
 	"sort"
 	"time"
 
@@ -45,17 +46,22 @@ type Point[T any] struct {
 }
 
 // Timeline is a value over time. A nil Timeline is one that was never set.
-type Timeline[T any] struct{ points []Point[T] }
+type Timeline[T any] struct {
+	points []Point[T]
+	began  time.Duration // the time of the first point ever
+}
 
 // set appends a point. Events come in order, so a time that goes back (a damaged history) is raised to the last one.
 func (l *Timeline[T]) set(at time.Duration, v T, ref history.Ref) {
 	if n := len(l.points); n > 0 {
 		at = max(at, l.points[n-1].At)
+	} else {
+		l.began = at
 	}
 	l.points = append(l.points, Point[T]{At: at, Value: v, Ref: ref})
 }
 
-// Points returns all points, oldest first. The caller must not change them.
+// Points returns all points that are kept, oldest first. The caller must not change them.
 func (l *Timeline[T]) Points() []Point[T] {
 	if l == nil {
 		return nil
@@ -88,6 +94,12 @@ func (l *Timeline[T]) Over(from, to time.Duration) []Point[T] {
 	end := sort.Search(len(p), func(i int) bool { return p[i].At > to })
 	// What was in force at from began before it, unless a point lies exactly there.
 	return p[max(0, first-1):max(end, max(0, first-1))]
+}
+
+// forget drops the points before the time before, but the one in force then.
+func (l *Timeline[T]) forget(before time.Duration) {
+	i := sort.Search(len(l.points), func(i int) bool { return l.points[i].At > before })
+	l.points = slices.Delete(l.points, 0, max(0, i-1))
 }
 
 // Span is a stretch of time, both ends included. An open span ends at Forever.

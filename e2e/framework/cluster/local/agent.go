@@ -16,6 +16,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"time"
 
 	"headroom/drivers"
 	"headroom/drivers/gate"
@@ -26,6 +27,9 @@ import (
 	"headroom/e2e/framework/unixsocket"
 	"headroom/e2e/framework/versions"
 )
+
+// containerStart is how long a container takes to start, less than with any real runtime.
+const containerStart = 200 * time.Millisecond
 
 // agent holds one node: its mount namespace, container runtime, registrars and gates. The kubelet and the drivers are its children, so that
 // they can be swapped while mounts and pods stay.
@@ -94,7 +98,7 @@ func (a *agent) open(in io.Reader) error {
 func (a *agent) boot(ctx context.Context) error {
 	socket := filepath.Join(nodeDir(a.cfg.Node), "cri.sock")
 	pods := netip.AddrFrom4([4]byte{10, byte(128 + a.cfg.Index/256), byte(a.cfg.Index), 0})
-	runtime := cri.New(cri.Options{PodCIDR: netip.PrefixFrom(pods, 24)})
+	runtime := cri.New(cri.Options{PodCIDR: netip.PrefixFrom(pods, 24), StartTime: containerStart})
 	listener, err := unixsocket.Listen(socket)
 	if err != nil {
 		return err

@@ -29,7 +29,7 @@ func updateDelay(m *model.Model) Delay {
 	for _, name := range m.CSINodes() {
 		revs := m.Revisions(name)
 		for driver, id := range driversOf(revs) {
-			node, ok := m.BackendNode(name, id)
+			node, ok := m.BackendNode(name, id, model.Forever)
 			if !ok {
 				continue
 			}

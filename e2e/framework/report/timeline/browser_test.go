@@ -77,7 +77,7 @@ func TestPageInABrowser(t *testing.T) {
 			[]string{`class="row" hidden=""`}, []string{`<p id="none">`}, 2},
 		"filter all away": {busy(2).page(), "", `const n = document.getElementById("node"); n.value = "n9"; n.oninput()`, 1280, []string{`<p id="none">`}, nil, 0},
 		"hostile":         {hostileScript().page(), "#verdict-0", "", 1280, []string{"&lt;img src=x"}, []string{"<img"}, 1},
-		"empty":           {newScript().page(), "", "", 390, []string{"No node matches."}, nil, 0},
+		"empty":           {newScript().page(), "", "", 390, []string{"The history shows no driver on any node."}, []string{"No node matches."}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			out := dom(t, browser, strings.ReplaceAll(name, " ", "-"), tc.page, tc.fragment, tc.act, tc.width)

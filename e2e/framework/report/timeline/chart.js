@@ -1,7 +1,8 @@
 'use strict';
 // chart draws one row of the timeline as SVG. It knows nothing of the page but the row's box and data.
 const chart = (() => {
-  const H = 130, TOP = 16, BOTTOM = 30, LEFT = 30; // of a chart, in pixels
+  const H = 140, TOP = 16, BOTTOM = 40, LEFT = 30; // of a chart, in pixels
+  const lower = ['bind', 'rejection', 'attach']; // marks of pods, in a line of their own: they follow the others closely
   const lines = ['attached', 'usable', 'count', 'answer']; // from the bottom up
   const glyphs = { write: 'M-.7 -5V5H.7V-5Z', bind: 'M0 -4L4 4H-4Z', rejection: 'M-4 -2.5L-2.5 -4L0 -1.5L2.5 -4L4 -2.5L1.5 0L4 2.5L2.5 4L0 1.5L-2.5 4L-4 2.5L-1.5 0Z',
     attach: 'M0 -4.5L4 0L0 4.5L-4 0Z', answer: 'M-3.5 0A3.5 3.5 0 1 0 3.5 0A3.5 3.5 0 1 0 -3.5 0Z', component: 'M-3 -3H3V3H-3Z' };
@@ -55,7 +56,7 @@ const chart = (() => {
         const px = x(m.at);
         if (m.kind !== kind || m.at < view[0] || m.at > view[1] || px - last < 1) continue; // nobody sees two in one pixel
         last = px;
-        g.append(draw('path', { d: glyphs[kind], transform: 'translate(' + px.toFixed(1) + ' ' + (floor + 10) + ')', style: 'fill:inherit' }));
+        g.append(draw('path', { d: glyphs[kind], transform: 'translate(' + px.toFixed(1) + ' ' + (floor + (lower.includes(kind) ? 21 : 10)) + ')', style: 'fill:inherit' }));
       }
       if (g.firstChild) svg.append(g);
     }

@@ -200,7 +200,10 @@
   for (const s of data.signals) at('signals').append(make('dt', '', s.name), make('dd', '', s.text));
   for (const s of data.leftOut) at('left-out').append(make('li', '', 'left out: ' + s));
   if (matchMedia('(max-width: 899px)').matches && data.rows.length) at('verdicts-box').open = data.verdicts.some(v => tone(v.status) === 'bad');
-  if (data.rows.length === 0) at('none').hidden = false;
+  if (data.rows.length === 0) {
+    at('none').hidden = false;
+    at('none').textContent = 'The history shows no driver on any node.';
+  }
   show(0, data.duration);
   // A fragment chooses a verdict by its number, for links: timeline.html#verdict-0.
   const wanted = /^#verdict-(\d+)$/.exec(location.hash);

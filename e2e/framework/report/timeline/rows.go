@@ -118,7 +118,7 @@ func (l *line) endBefore(counts []Step, at int64) []Step {
 
 // usable draws the backend's truth, from when the driver is on the node.
 func (f *fold) usable(l *line, id model.ID, csiID string) {
-	node, ok := f.model.BackendNode(id.Node, csiID)
+	node, ok := f.model.BackendNode(id.Node, csiID, model.Forever)
 	if !ok {
 		return
 	}

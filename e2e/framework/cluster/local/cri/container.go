@@ -64,7 +64,7 @@ func (s *Server) prepare(sandboxID string, config *runtimeapi.ContainerConfig) (
 
 // StartContainer starts a created container, once. One that cannot start, because a mount or its sandbox is gone or its log cannot be written,
 // has exited with code 128 and reason StartError.
-func (s *Server) StartContainer(_ context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
+func (s *Server) StartContainer(ctx context.Context, r *runtimeapi.StartContainerRequest) (*runtimeapi.StartContainerResponse, error) {
 	c, err := s.claimStart(r.GetContainerId())
 	if err != nil {
 		return nil, err
@@ -72,6 +72,13 @@ func (s *Server) StartContainer(_ context.Context, r *runtimeapi.StartContainerR
 	err = checkMounts(c.config.GetMounts())
 	if err == nil {
 		err = touchLog(c.logPath())
+	}
+	if err == nil && s.startTime > 0 {
+		select {
+		case <-s.clock.After(s.startTime):
+		case <-ctx.Done():
+			err = status.FromContextError(ctx.Err()).Err()
+		}
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -161,6 +161,38 @@ func TestStopContainerThatIgnoresTerm(t *testing.T) {
 	}
 }
 
+func TestContainersTakeTheirTimeToStart(t *testing.T) {
+	h := start(t, Options{StartTime: time.Second})
+	pod := h.pod("p")
+	starting := func(ctx context.Context, name string) (id string, done chan error) {
+		id, err := h.create(pod, containerConfig(name, "/pause"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		done = make(chan error)
+		go func() {
+			_, err := h.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: id})
+			done <- err
+		}()
+		h.wait("the start to wait", h.clock.HasWaiters)
+		h.wantExit(name+", before", id, exit{created, never, never, 0, ""})
+		return id, done
+	}
+	id, done := starting(h.ctx, "patient")
+	h.clock.Step(time.Second)
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	h.wantExit("patient", id, exit{running, time.Second, never, 0, ""})
+
+	ctx, cancel := context.WithCancel(h.ctx)
+	id, done = starting(ctx, "cancelled")
+	cancel()
+	wantCode(t, "start", <-done, codes.Canceled)
+	h.wait("the start to end", func() bool { return h.status(id).State == exited })
+	h.wantExit("cancelled", id, exit{exited, time.Second, time.Second, 128, "StartError"})
+}
+
 func TestStopContainerGivesUpWithItsCaller(t *testing.T) {
 	h := start(t, Options{})
 	id := h.run(h.pod("p"), "c", "ignore TERM")

@@ -37,6 +37,9 @@ type Options struct {
 	PodCIDR netip.Prefix
 	// ImageDir is an existing directory on the file system that is reported as the image file system; empty means "/".
 	ImageDir string
+	// StartTime is how long a container takes to start; 0 is no time. A kubelet of 1.36 may set the phase of a pod back to Pending, for a minute, when its
+	// container runs within milliseconds of its sandbox (pkg/kubelet/kubelet.go, OnPodSandboxReady writes a status that it read before).
+	StartTime time.Duration
 }
 
 // Server is a runtime. Its methods are safe for concurrent use.
@@ -44,8 +47,9 @@ type Server struct {
 	runtimeapi.UnimplementedRuntimeServiceServer
 	runtimeapi.UnimplementedImageServiceServer
 
-	clock    clock.Clock
-	imageDir string
+	clock     clock.Clock
+	imageDir  string
+	startTime time.Duration
 
 	// mu guards what follows and every sandbox and container in it. Messages that are handed out (configurations, labels, resources) are
 	// replaced and never changed in place, because they are encoded after the lock is gone.
@@ -73,6 +77,7 @@ func New(o Options) *Server {
 	return &Server{
 		clock:      o.Clock,
 		imageDir:   o.ImageDir,
+		startTime:  o.StartTime,
 		sandboxes:  map[string]*sandbox{},
 		containers: map[string]*container{},
 		names:      map[string]string{},
