@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"headroom/e2e/framework/history"
-	"headroom/e2e/framework/scenario"
 )
 
 // networkFlapParams say how often a connection fails.
