@@ -210,7 +210,7 @@ func (o *chaosOptions) several(cmd *cobra.Command) error {
 			continue
 		}
 		counts[e.code]++
-		worst = report.Worse(worst, e.code)
+		worst = report.WorstExit(worst, e.code)
 		say(w, "%s\t%d\t%s\t%s\t%s\n", e.name, e.code, cmp.Or(strings.Join(e.violated(), " "), "-"), cmp.Or(strings.Join(e.known(), " "), "-"), e.run.RunDir)
 	}
 	if err := w.Flush(); err != nil {
@@ -222,7 +222,7 @@ func (o *chaosOptions) several(cmd *cobra.Command) error {
 		return cluster.Environment("print the table", err)
 	}
 	if cmd.Context().Err() != nil {
-		worst = report.Worse(worst, report.ExitEnvironment)
+		worst = report.WorstExit(worst, report.ExitEnvironment)
 	}
 	if worst != report.ExitHeld {
 		return exitError{code: worst}
