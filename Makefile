@@ -35,6 +35,8 @@ watch = | bin/tally watch $2 $(STAGES)/$1.json
 
 # Flags of `headroom run` for `make e2e`, such as ARGS='--focus count-drop'.
 ARGS :=
+# The incident of `make incident`.
+NAME :=
 
 .PHONY: help
 help: ## Say what there is to make
@@ -86,6 +88,15 @@ alerts-test: tally ## Try the alert rules on series of recorded runs, with Prome
 .PHONY: scenarios
 scenarios: binaries ## Play the scenarios of fixtures/scenarios (ARGS: flags of `headroom replay`)
 	bin/headroom replay $(ARGS) fixtures/scenarios/*.yaml
+
+.PHONY: chaos
+chaos: binaries ## Play ten plans of faults of three minutes each (ARGS: flags of `headroom chaos`)
+	bin/headroom chaos --seed 1 --seeds 10 --duration 3m $(ARGS)
+
+.PHONY: incident
+incident: binaries ## Play an incident of fixtures/incidents: NAME=driver-surge
+	@[ -f fixtures/incidents/$(NAME).yaml ] || { echo "NAME=$(NAME): there is no such incident; there are:" $(basename $(notdir $(wildcard fixtures/incidents/*.yaml))); exit 2; }
+	bin/headroom replay $(ARGS) fixtures/incidents/$(NAME).yaml
 
 .PHONY: matrix
 matrix: build ## Run the smoke specs on the covering set of supported versions (ARGS: flags of `headroom matrix`)

@@ -2,6 +2,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"math/rand/v2"
@@ -9,11 +10,15 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc/codes"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clientfake "k8s.io/client-go/kubernetes/fake"
 
 	"headroom/drivers/gate"
 	"headroom/e2e/framework/cluster"
@@ -140,6 +145,8 @@ func TestQuotaFaultsBiteAndHeal(t *testing.T) {
 		"raise":        {"quota-raise", scenario.OnNode, &moveParams{To: &six}, func(n map[string]quota.NodeState) bool { return n["n1"].Quota.Limit == 6 }},
 		"random raise": {"quota-raise", scenario.OnNode, nil, func(n map[string]quota.NodeState) bool { return n["n1"].Quota.Limit > 4 }},
 		"foreign":      {"foreign-attachment", scenario.OnNode, &foreignParams{Count: 2}, func(n map[string]quota.NodeState) bool { return n["n1"].Quota.Foreign == 3 }},
+		"flap":         {"quota-flap", scenario.OnNode, &flapParams{To: 1, Every: 1e9}, func(n map[string]quota.NodeState) bool { return n["n1"].Quota.Limit == 1 }},
+		"slow":         {"quota-outage", scenario.OnNode, &outageParams{Mode: quota.Slow, Delay: 1e9}, func(n map[string]quota.NodeState) bool { return n["n1"].Fault != nil }},
 		"outage":       {"quota-outage", scenario.Backend, nil, func(n map[string]quota.NodeState) bool { return n["n1"].Fault != nil && n["n2"].Fault != nil }},
 		"outage of one": {"quota-outage", scenario.OnNode, &outageParams{Mode: quota.Hang}, func(n map[string]quota.NodeState) bool {
 			return n["n1"].Fault.Mode == quota.Hang && n["n2"].Fault == nil
@@ -168,6 +175,106 @@ func TestLimitsMoveTheRightWay(t *testing.T) {
 		if _, err := f.Inject(t.Context(), rig(t, scenario.OnNode), rand.New(rand.NewPCG(1, 2)), &moveParams{To: &four}); err == nil {
 			t.Errorf("%s from 4 to 4: want an error, got none", name)
 		}
+	}
+}
+
+// TestGarbageOfEachKind holds what the kinds of garbage change.
+func TestGarbageOfEachKind(t *testing.T) {
+	other := "other-than-n1"
+	for name, c := range map[string]struct {
+		params garbageParams
+		id     *string
+		key    string
+	}{
+		"another node": {garbageParams{NodeID: "other"}, &other, ""},
+		"no node":      {garbageParams{NodeID: "empty"}, new(string), ""},
+		"topology":     {garbageParams{Topology: "other"}, nil, "headroom.test/elsewhere"},
+	} {
+		fake := &fakeCluster{}
+		inject(t, "csi-garbage", Target{Target: scenario.Target{Class: scenario.NodeDriver, Node: 1}, Nodes: []string{"n1"}, Driver: "d", Cluster: fake}, &c.params)
+		got := fake.rule
+		if (got.NodeID == nil) != (c.id == nil) || got.NodeID != nil && *got.NodeID != *c.id || got.TopologyKey != c.key || got.MaxVolumes != nil {
+			t.Errorf("%s: got %+v", name, got)
+		}
+	}
+}
+
+func TestToggleGoesThereAndBackUntilItIsHealed(t *testing.T) {
+	var mu sync.Mutex
+	var seen []string
+	enough := make(chan struct{})
+	note := func(what string) func(context.Context) error {
+		return func(context.Context) error {
+			mu.Lock()
+			defer mu.Unlock()
+			if seen = append(seen, what); len(seen) == 4 {
+				close(enough)
+			}
+			return nil
+		}
+	}
+	heal, err := toggle(t.Context(), time.Nanosecond, note("there"), note("back"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-enough
+	if err := heal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	last := len(seen) - 1
+	for i, got := range seen[:last] {
+		if want := []string{"there", "back"}[i%2]; got != want {
+			t.Errorf("turn %d: want %s, got %s", i, want, got)
+		}
+	}
+	if seen[last] != "back" {
+		t.Errorf("want the healing to go back last, got %q", seen)
+	}
+}
+
+func TestToggleSaysWhatFailed(t *testing.T) {
+	broken := errors.New("no backend")
+	fail := func(context.Context) error { return broken }
+	if _, err := toggle(t.Context(), time.Hour, fail, fail); !errors.Is(err, broken) {
+		t.Errorf("want the first turn's error, got %v", err)
+	}
+	turn, failed := 0, make(chan struct{})
+	back := func(context.Context) error {
+		if turn++; turn == 1 {
+			close(failed)
+			return broken
+		}
+		return nil
+	}
+	heal, err := toggle(t.Context(), time.Nanosecond, healed, back)
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-failed
+	if err := heal(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("want the healing to say that the flap stopped, got %v", err)
+	}
+}
+
+// TestNodeReplace holds that the Node comes back under another UID with what a user wrote of it, and that healing restarts the kubelet.
+func TestNodeReplace(t *testing.T) {
+	client := clientfake.NewClientset(&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1", UID: "old", Labels: map[string]string{"a": "b"}}})
+	c := &fakeCluster{}
+	to := Target{Target: scenario.Target{Class: scenario.OnNode, Node: 1}, Nodes: []string{"n1"}, Driver: "d", Cluster: c, Client: client,
+		Record: func(verb, resource, name, writer string, do func() error) error {
+			_ = c.note("record %s %s %s %s", verb, resource, name, writer)
+			return do()
+		}}
+	heal := inject(t, "node-replace", to, nil)
+	node, err := client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+	if err != nil || node.UID == "old" || node.Labels["a"] != "b" {
+		t.Errorf("want a new Node with the old one's labels, got %+v (%v)", node, err)
+	}
+	if err := heal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := strings.Join(c.calls, "; "), "record replace node n1 headroom-admin; stop kubelet@n1 TERM; start kubelet@n1"; got != want {
+		t.Errorf("want %q, got %q", want, got)
 	}
 }
 
@@ -247,12 +354,17 @@ func TestClusterFaultsAskAndTakeBack(t *testing.T) {
 		"registration delay": {"registration-delay", scenario.NodeDriver, nil, "socket n1 d registration false; register n1 d false"},
 		"unlink":             {"socket-unlink", scenario.NodeDriver, nil, "socket n1 d csi false; socket n1 d csi true"},
 		"cut":                {"network-cut", scenario.Kubelet, nil, "endpoint kubelet@n1 refuse; endpoint kubelet@n1 pass"},
+		"network flap":       {"network-flap", scenario.Scheduler, &networkFlapParams{Every: 3600e9}, "endpoint kube-scheduler refuse; endpoint kube-scheduler pass"},
+		"detach lag":         {"detach-lag", scenario.DriverController, nil, "rule  d; unrule  d 7"},
 		"latency":            {"network-latency", scenario.Kubelet, &latencyParams{By: 3e9}, "latency kubelet@n1 3s; latency kubelet@n1 0s"},
 		"rule":               {"csi-slow", scenario.NodeDriver, &slowParams{By: 1e9}, "rule n1 d; unrule n1 d 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := &fakeCluster{}
 			to := Target{Target: scenario.Target{Class: c.class, Node: 1}, Nodes: []string{"n1"}, Driver: "d", Cluster: fake}
+			if c.class == scenario.DriverController {
+				to.Target.Node = 0
+			}
 			f, _ := Find(c.fault)
 			if err := f.Supports(fake); err != nil {
 				t.Fatal(err)
@@ -276,7 +388,8 @@ func TestGateFaultsMakeRules(t *testing.T) {
 	}{
 		"csi-slow":          {&slowParams{Method: "NodeGetInfo", Times: 2, By: 3e9}, gate.Rule{Method: "NodeGetInfo", Times: 2, Delay: 3e9}},
 		"csi-error":         {&errorParams{Code: "RESOURCE_EXHAUSTED", Message: "m"}, gate.Rule{Code: codes.ResourceExhausted, Message: "m"}},
-		"csi-garbage":       {&garbageParams{MaxVolumes: minus}, gate.Rule{Method: "NodeGetInfo", MaxVolumes: &minus}},
+		"csi-garbage":       {&garbageParams{MaxVolumes: &minus}, gate.Rule{Method: "NodeGetInfo", MaxVolumes: &minus}},
+		"detach-lag":        {&lagParams{By: 5e9}, gate.Rule{Method: "ControllerUnpublishVolume", Delay: 5e9}},
 		"slow-stale-answer": {&staleAnswerParams{Hold: 4e9, Times: 1}, gate.Rule{Method: "NodeGetInfo", Times: 1, Hold: 4e9}},
 	} {
 		fake := &fakeCluster{}
@@ -298,14 +411,19 @@ func TestParamsAreChecked(t *testing.T) {
 		"to": &moveParams{To: &negative}, "count": &foreignParams{}, "mode": &outageParams{Mode: "broken"},
 		"operations": &outageParams{Mode: quota.Hang, Operations: []quota.Operation{"got"}}, "socket": &unlinkParams{Socket: "tcp"}, "by": &slowParams{},
 		"code": &errorParams{Code: "OK"}, "hold": &staleAnswerParams{}, "verb": &WriterParams{Verb: "put"},
+		"delay": &outageParams{Mode: quota.Slow}, "nodeID": &garbageParams{NodeID: "none"}, "topology": &garbageParams{Topology: "none"},
 		"resourceVersion": &WriterParams{Verb: VerbPatch, ResourceVersion: "new"}, "every": &WriterParams{Verb: VerbPatch, ResourceVersion: VersionOld},
 	} {
 		if got, remedy, err := p.Check(); got != field || err == nil || remedy == "" {
 			t.Errorf("%T: want a mistake in %q with a remedy, got %q, %v, %q", p, field, got, err, remedy)
 		}
 	}
-	if field, _, err := (&cutParams{Mode: "pass"}).Check(); field != "mode" || err == nil {
-		t.Errorf("network-cut: want a mistake in mode, got %q, %v", field, err)
+	for want, p := range map[string]scenario.Checked{
+		"mode": &cutParams{Mode: "pass"}, "every": &networkFlapParams{}, "by": &lagParams{}, "to": &flapParams{To: -1}, "": &garbageParams{},
+	} {
+		if field, remedy, err := p.Check(); field != want || err == nil || remedy == "" {
+			t.Errorf("%T: want a mistake in %q with a remedy, got %q, %v", p, want, field, err)
+		}
 	}
 	if field, _, err := (&latencyParams{}).Check(); field != "by" || err == nil {
 		t.Errorf("network-latency: want a mistake in by, got %q, %v", field, err)

@@ -25,6 +25,7 @@ A run directory holds
   report.yaml    the report, for programs; check takes over the environment problems in it, which no history tells
   junit.xml      the report, for CI systems
   evidence/      for each violation, the events around it and part of the logs
+  scenarios/     the scenarios that were played, one file each
   logs/          what the components wrote
   kubeconfig     only while the run is going on
 

@@ -62,8 +62,9 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\n  see: %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(runCommand(), replayCommand(), matrixCommand(), checkCommand(), reportCommand(), explainCommand(), upCommand(), downCommand(), doctorCommand(), binariesCommand(),
-		quotaCommand(), driverCommand(), driversCommand(), nodeImageCommand(), preflightCommand())
+	root.AddCommand(runCommand(), replayCommand(), chaosCommand(), shrinkCommand(), coverageCommand(), matrixCommand(), checkCommand(), reportCommand(),
+		explainCommand(), upCommand(), downCommand(), doctorCommand(), binariesCommand(), quotaCommand(), driverCommand(), driversCommand(),
+		nodeImageCommand(), preflightCommand())
 	return root
 }
 

@@ -4,14 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -197,35 +193,11 @@ func (m *matrixFlags) provide(ctx context.Context, rows []matrix.Row) error {
 	return run.Provide(ctx, all)
 }
 
-// stopLimit is how long an interrupted run may take to put itself away.
-const stopLimit = 2 * time.Minute
-
 // start runs a row as `headroom run` in a process of its own, whose output goes to a file beside the run's directory.
 func (m *matrixFlags) start(ctx context.Context, r matrix.Row, dir string) (int, error) {
-	log, err := os.Create(dir + matrix.LogSuffix)
-	if err != nil {
-		return 0, err
-	}
-	defer log.Close()
-	self, err := os.Executable()
-	if err != nil {
-		return 0, err
-	}
 	args := append([]string{
 		"run", "--driver", m.options.Driver, "--run-dir", dir, "--focus", m.focus, "--label-filter", m.labels, "--procs", strconv.Itoa(m.procs),
 		"--seed", strconv.FormatInt(m.options.Seed, 10), "--binaries", string(m.options.From.Mode), "--mirror", m.options.From.Mirror, "--cache", m.options.Cache,
 	}, r.Args...)
-	cmd := exec.CommandContext(ctx, self, args...)
-	cmd.Stdout, cmd.Stderr = log, log
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // Ctrl-C reaches this process first
-	cmd.Cancel = func() error { return cmd.Process.Signal(os.Interrupt) }
-	cmd.WaitDelay = stopLimit
-	runtime.LockOSThread() // the death signal comes when the starting thread ends
-	defer runtime.UnlockOSThread()
-	err = cmd.Run()
-	var exit *exec.ExitError
-	if errors.As(err, &exit) {
-		return exit.ExitCode(), nil
-	}
-	return 0, err
+	return child(ctx, dir+matrix.LogSuffix, args)
 }

@@ -128,12 +128,38 @@ func catalog(file string) scenario.Catalog {
 
 // driverOf is the driver that a scenario's file names: a path counts from the file.
 func driverOf(file, name string) string {
-	if strings.Contains(name, "/") || strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml") {
-		if !filepath.IsAbs(name) {
-			return filepath.Join(filepath.Dir(file), name)
-		}
+	if isDriverFile(name) && !filepath.IsAbs(name) {
+		return filepath.Join(filepath.Dir(file), name)
 	}
 	return name
+}
+
+// isDriverFile says whether a driver is named by its file.
+func isDriverFile(name string) bool {
+	return strings.Contains(name, "/") || strings.HasSuffix(name, ".yaml") || strings.HasSuffix(name, ".yml")
+}
+
+// dirScenarios is where a run directory holds the scenarios that were played, one file each, by name.
+const dirScenarios = "scenarios"
+
+// keep writes the scenario into the run directory, whatever becomes of its file: with it the run can be repeated, and shrunk.
+func (s story) keep(dir string) error {
+	kept := *s.Scenario
+	if isDriverFile(kept.Driver.Name) {
+		path, err := filepath.Abs(driverOf(s.file, kept.Driver.Name))
+		if err != nil {
+			return err
+		}
+		kept.Driver.Name = path
+	}
+	text, err := kept.Encode()
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Join(dir, dirScenarios), 0o755); err != nil {
+		return err
+	}
+	return report.WriteFile(filepath.Join(dir, dirScenarios, kept.Metadata.Name+".yaml"), text)
 }
 
 // options are those of the cluster that a scenario needs.
@@ -241,6 +267,7 @@ func play(ctx context.Context, cmd *cobra.Command, s *run.Session, group []story
 		if ctx.Err() != nil {
 			return
 		}
+		s.Problem("keep the scenario", st.keep(s.Dir))
 		if err := s.Play(ctx, st.file, st.Scenario); err != nil {
 			say(cmd.ErrOrStderr(), "the bench of %s is not quite gone: %v\n", st.Metadata.Name, err)
 		}

@@ -119,6 +119,23 @@ func TestFixtureScenariosLoad(t *testing.T) {
 	}
 }
 
+// TestIncidentsLoad holds the incidents to what there is: each says which public reports it comes from.
+func TestIncidentsLoad(t *testing.T) {
+	files, err := filepath.Glob("../../fixtures/incidents/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("want incidents, got %v (%v)", files, err)
+	}
+	stories, err := loadStories(files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range stories {
+		if s.Metadata.Name+".yaml" != filepath.Base(s.file) || s.Metadata.Source == "" {
+			t.Errorf("%s: want the incident in the file of its name, with a source, got %q, %q", s.file, s.Metadata.Name, s.Metadata.Source)
+		}
+	}
+}
+
 // TestDocsScenarioLoads holds the example of the documentation to the decoder.
 func TestDocsScenarioLoads(t *testing.T) {
 	text, err := os.ReadFile("../../docs/writing-a-scenario.md")

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -21,13 +20,8 @@ type rerun struct {
 
 // failedIn judges the run in dir again, from its history, and says what to run once more. That nothing failed is an error, and so is a spec that
 // this program does not have.
-func failedIn(dir string) (_ rerun, err error) {
-	old, err := report.OpenRun(dir, false)
-	if err != nil {
-		return rerun{}, err
-	}
-	defer func() { err = errors.Join(err, old.Close()) }()
-	r, err := report.Judge(old.Header, old.Events(), old.Previous)
+func failedIn(dir string) (rerun, error) {
+	r, err := judged(dir)
 	if err != nil {
 		return rerun{}, err
 	}
@@ -37,7 +31,7 @@ func failedIn(dir string) (_ rerun, err error) {
 			broken[v.Spec] = broken[v.Spec] || v.Status == report.Violated
 		}
 	}
-	out := rerun{driver: old.Header.Params.Driver.Name}
+	out := rerun{driver: r.Driver}
 	for _, q := range r.Requirements {
 		if (q.Status != report.Held && q.Status != report.Skipped || broken[q.ID]) && !slices.Contains(out.specs, q.ID) {
 			out.specs = append(out.specs, q.ID)

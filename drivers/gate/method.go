@@ -79,14 +79,3 @@ func (m method) answer(f frame, body *history.CSICall) {
 	}
 	body.NodeID, body.MaxVolumes = info.NodeId, &info.MaxVolumesPerNode
 }
-
-// withMaxVolumes changes an answer of NodeGetInfo; the rest of it, unknown fields included, stays.
-func withMaxVolumes(f frame, n int64) (frame, error) {
-	var info csi.NodeGetInfoResponse
-	if err := proto.Unmarshal(f.bytes, &info); err != nil {
-		return f, err
-	}
-	info.MaxVolumesPerNode = n
-	b, err := proto.Marshal(&info)
-	return frame{b}, err
-}

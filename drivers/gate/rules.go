@@ -6,8 +6,10 @@ import (
 	"sync"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 )
 
 // Rule is something to do to calls. Of several rules that match a call the one added first applies. Calls of methods that the linked CSI
@@ -27,8 +29,11 @@ type Rule struct {
 	// Code fails the call without asking the driver, unless it is codes.OK. Message is the status message.
 	Code    codes.Code
 	Message string
-	// MaxVolumes replaces the count in an OK answer of NodeGetInfo.
-	MaxVolumes *int64
+	// MaxVolumes and NodeID replace the count and the node id in an OK answer of NodeGetInfo, and TopologyKey, when it is not empty, its topology: by one
+	// segment with this key.
+	MaxVolumes  *int64
+	NodeID      *string
+	TopologyKey string
 	// Hold is how long the driver's answer is held back before the client gets it; it ends early like Delay. With it an older answer can be
 	// made to arrive after a newer one.
 	Hold time.Duration
@@ -105,13 +110,35 @@ func (a *active) after(ctx context.Context, m method, resp frame, err error) (fr
 	if late := a.wait(ctx, a.Hold); late != nil {
 		return resp, late
 	}
-	if err == nil && a.MaxVolumes != nil && m.name == nodeGetInfo && m.desc != nil {
-		resp, err = withMaxVolumes(resp, *a.MaxVolumes)
+	if err == nil && a.rewrites() && m.name == nodeGetInfo && m.desc != nil {
+		resp, err = a.rewrite(resp)
 		if err != nil {
 			return resp, status.Errorf(codes.Internal, "gate: answer of the driver does not decode: %v", err)
 		}
 	}
 	return resp, err
+}
+
+// rewrites says whether answers are changed.
+func (r Rule) rewrites() bool { return r.MaxVolumes != nil || r.NodeID != nil || r.TopologyKey != "" }
+
+// rewrite changes an answer of NodeGetInfo; the rest of it, unknown fields included, stays.
+func (r Rule) rewrite(f frame) (frame, error) {
+	var info csi.NodeGetInfoResponse
+	if err := proto.Unmarshal(f.bytes, &info); err != nil {
+		return f, err
+	}
+	if r.MaxVolumes != nil {
+		info.MaxVolumesPerNode = *r.MaxVolumes
+	}
+	if r.NodeID != nil {
+		info.NodeId = *r.NodeID
+	}
+	if r.TopologyKey != "" {
+		info.AccessibleTopology = &csi.Topology{Segments: map[string]string{r.TopologyKey: "1"}}
+	}
+	b, err := proto.Marshal(&info)
+	return frame{b}, err
 }
 
 func (a *active) wait(ctx context.Context, d time.Duration) error {

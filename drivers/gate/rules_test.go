@@ -56,6 +56,29 @@ func TestRewrittenCountShowsOnTheClientSideOnly(t *testing.T) {
 	}
 }
 
+func TestRewrittenIdentity(t *testing.T) {
+	r := newRig(t, nil)
+	serveDriver(t, r.driver, &fakeDriver{info: func(context.Context) (*csi.NodeGetInfoResponse, error) {
+		return &csi.NodeGetInfoResponse{NodeId: "n1", MaxVolumesPerNode: 8, AccessibleTopology: &csi.Topology{Segments: map[string]string{"z": "a"}}}, nil
+	}})
+	other, empty := "n2", ""
+	for name, c := range map[string]struct {
+		rule    Rule
+		id, key string
+	}{
+		"another node": {Rule{NodeID: &other}, "n2", "z"},
+		"no node":      {Rule{NodeID: &empty}, "", "z"},
+		"topology":     {Rule{TopologyKey: "k"}, "n1", "k"},
+	} {
+		remove := r.gate.Rules().Add(c.rule)
+		got, err := r.info(r.ctx())
+		if err != nil || got.NodeId != c.id || got.MaxVolumesPerNode != 8 || len(got.AccessibleTopology.GetSegments()) != 1 || got.AccessibleTopology.Segments[c.key] == "" {
+			t.Errorf("%s: want node id %q and a segment %q, got %v, %v", name, c.id, c.key, got, err)
+		}
+		remove()
+	}
+}
+
 func TestRulesSelect(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Node = "" })
 	serveDriver(t, r.driver, &fakeDriver{})

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"headroom/chaos"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/scenario"
 	"headroom/e2e/framework/workload"
@@ -161,50 +162,29 @@ const replaceTimeout = 30 * time.Second
 
 // replace deletes an object and makes it again as it was, but for its UID.
 func (p *player) replace(ctx context.Context, t scenario.Target) error {
-	name, none := p.objectName(t), metav1.DeleteOptions{}
-	gone := func(get func(context.Context) error) error {
-		return p.await(ctx, replaceTimeout, func(ctx context.Context) error {
-			if err := get(ctx); !apierrors.IsNotFound(err) {
+	if t.Class == scenario.OnNode {
+		return chaos.ReplaceNode(ctx, p.target(t))
+	}
+	drivers, name := p.Client.StorageV1().CSIDrivers(), p.objectName(t)
+	return p.Record("replace", string(t.Class), name, Administrator, func() error {
+		old, err := drivers.Get(ctx, name, metav1.GetOptions{})
+		if err != nil {
+			return err
+		}
+		if err := drivers.Delete(ctx, name, metav1.DeleteOptions{}); err != nil {
+			return err
+		}
+		err = p.await(ctx, replaceTimeout, func(ctx context.Context) error {
+			if _, err := drivers.Get(ctx, name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
 				return fmt.Errorf("%s %q: want it gone, got it still there (error: %v)", t.Class, name, err)
 			}
 			return nil
 		})
-	}
-	return p.Record("replace", string(t.Class), name, Administrator, func() error {
-		if t.Class == scenario.CSIDriver {
-			drivers := p.Client.StorageV1().CSIDrivers()
-			old, err := drivers.Get(ctx, name, metav1.GetOptions{})
-			if err != nil {
-				return err
-			}
-			if err := drivers.Delete(ctx, name, none); err != nil {
-				return err
-			}
-			if err := gone(func(ctx context.Context) error { _, err := drivers.Get(ctx, name, metav1.GetOptions{}); return err }); err != nil {
-				return err
-			}
-			old.ObjectMeta = anew(old.ObjectMeta)
-			_, err = drivers.Create(ctx, old, metav1.CreateOptions{})
-			return err
-		}
-		nodes := p.Client.CoreV1().Nodes()
-		old, err := nodes.Get(ctx, name, metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		if err := nodes.Delete(ctx, name, none); err != nil {
-			return err
-		}
-		if err := gone(func(ctx context.Context) error { _, err := nodes.Get(ctx, name, metav1.GetOptions{}); return err }); err != nil {
-			return err
-		}
-		old.ObjectMeta = anew(old.ObjectMeta)
-		_, err = nodes.Create(ctx, old, metav1.CreateOptions{})
+		old.ObjectMeta = metav1.ObjectMeta{Name: name, Labels: old.Labels, Annotations: old.Annotations}
+		_, err = drivers.Create(ctx, old, metav1.CreateOptions{})
 		return err
 	})
-}
-
-// anew keeps what a user would write of an object's metadata.
-func anew(m metav1.ObjectMeta) metav1.ObjectMeta {
-	return metav1.ObjectMeta{Name: m.Name, Labels: m.Labels, Annotations: m.Annotations}
 }

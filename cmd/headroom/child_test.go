@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"headroom/e2e/framework/report"
+)
+
+// TestMain plays the child processes of the commands under test: where one of them starts itself, a child without a cluster answers.
+func TestMain(m *testing.M) {
+	if os.Args[0] == "headroom" {
+		os.Exit(fakeReplay(os.Args[1:]))
+	}
+	os.Exit(m.Run())
+}
+
+// fakeReplay stands for `headroom replay FILE --run-dir DIR ...`: it judges the text of the file. What has a slow-stale-answer violates, what kills etcd
+// has a broken environment, and what pauses the scheduler writes no report.
+func fakeReplay(args []string) int {
+	text, err := os.ReadFile(args[1])
+	dir := args[slices.Index(args, "--run-dir")+1]
+	if err != nil || args[0] != "replay" || os.MkdirAll(dir, 0o755) != nil {
+		fmt.Println("the child was called with", args, err)
+		return 2
+	}
+	r := report.Report{APIVersion: report.APIVersion, Kind: report.Kind, Run: "r", Invariants: []report.InvariantResult{
+		{Name: "never-unbounded", Status: report.Held, Verdicts: []report.Verdict{{Status: report.Held}}},
+	}}
+	switch has := func(s string) bool { return bytes.Contains(text, []byte(s)) }; {
+	case has("target: kube-scheduler"):
+		fmt.Println("it went wrong early")
+		return report.ExitEnvironment
+	case has("target: etcd"):
+		r.Environment = []report.EnvironmentProblem{{Op: "start", Error: "no"}}
+	case has("slow-stale-answer"):
+		r.Invariants = append(r.Invariants, report.InvariantResult{
+			Name: "attach-rechecked", Status: report.Violated, Verdicts: []report.Verdict{{Status: report.Violated, Boundary: "driver"}},
+		})
+	}
+	r.Summary = r.Summarise()
+	if err := report.Write(dir, r); err != nil {
+		fmt.Println(err)
+		return 2
+	}
+	return report.ExitCode(r)
+}
+
+// story12 is a scenario of 12 steps, one of which makes the fake child violate.
+func story12(steps ...string) string {
+	var out strings.Builder
+	out.WriteString("apiVersion: headroom/v1alpha1\nkind: Scenario\nmetadata: {name: long, doc: d}\ntopology: {nodes: [{limit: 4}, {limit: 4}]}\nperiod: 10s\nsteps:\n")
+	for i := range 11 - len(steps) {
+		fmt.Fprintf(&out, "- quota: {node: node/1, limit: %d}\n", 4+i)
+	}
+	for _, s := range append(steps, "sleep: 30s") {
+		out.WriteString("- " + s + "\n")
+	}
+	out.WriteString("expect: {invariants: [{invariant: never-unbounded, verdict: held}]}\n")
+	return out.String()
+}
+
+// ranStory makes a run directory whose run violated attach-rechecked and played a scenario.
+func ranStory(t *testing.T, text string) string {
+	t.Helper()
+	dir := ranSpecs(t, "steady", nil, "x")
+	if err := os.MkdirAll(filepath.Join(dir, dirScenarios), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if text != "" {
+		if err := os.WriteFile(filepath.Join(dir, dirScenarios, "long.yaml"), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
