@@ -144,6 +144,28 @@ var refreshGoldens = []golden{
 		s.info(50.5, 8)
 		s.beat(60, 0)
 	}},
+	{"period-change-applies", "held-while-full", func(s *script) {
+		ticking(s)
+		s.info(11.5, 8)
+		s.claim(12, 30)
+		s.pod(12.1, 31, "Pending", "")
+		s.va(12.2, 32, 8)
+		s.period64(15, 33, 20)
+		s.info(35, 8) // a tick, or a refresh for the pod that waits
+		s.info(55, 8)
+		s.va(60, 34, 0)
+		s.info(75, 8)
+		s.beat(80, 0)
+	}},
+	{"period-change-applies", "violated-never-while-full", func(s *script) {
+		ticking(s)
+		s.info(11.5, 8)
+		s.claim(12, 30)
+		s.pod(12.1, 31, "Pending", "")
+		s.va(12.2, 32, 8)
+		s.period64(15, 33, 20)
+		s.beat(60, 0)
+	}},
 	{"period-change-applies", "violated-never", func(s *script) {
 		ticking(s)
 		s.info(11.5, 8)

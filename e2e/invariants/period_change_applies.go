@@ -88,7 +88,11 @@ func (r *periods) observe(m *model.Model, s *model.Step) {
 	case s.Call.Method == model.NotifyRegistered && s.Phase == history.Invoke:
 		// A registration starts the ticker anew.
 		w.start, w.last = s.At, nil
-	case a != nil && s.Phase == history.Invoke && !a.Registering && !m.Exhausted(a.ID, s.At):
+	case a == nil || s.Phase != history.Invoke || a.Registering:
+	case m.Exhausted(a.ID, s.At):
+		// A failed attach may have asked as well as the ticker: the call shows no tick, nor that one is missing.
+		w.due = w.due && s.At <= w.start+m.Slack()
+	default:
 		r.tick(m, w, a)
 	}
 }
