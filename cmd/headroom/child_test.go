@@ -9,11 +9,13 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/e2e/framework/entry"
 	"headroom/e2e/framework/report"
 )
 
 // TestMain plays the child processes of the commands under test: where one of them starts itself, a child without a cluster answers.
 func TestMain(m *testing.M) {
+	entry.Dispatch() // this binary is also the drivers that it starts
 	if os.Args[0] == "headroom" {
 		os.Exit(fakeReplay(os.Args[1:]))
 	}

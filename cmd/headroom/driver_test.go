@@ -10,13 +10,7 @@ import (
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/drivercheck"
-	"headroom/e2e/framework/entry"
 )
-
-func TestMain(m *testing.M) {
-	entry.Dispatch() // this binary is also the drivers that it starts
-	os.Exit(m.Run())
-}
 
 // TestDriverByHand walks an author's path: write a definition, lint it, fill it in, check the driver.
 func TestDriverByHand(t *testing.T) {
