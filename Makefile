@@ -17,11 +17,14 @@ PERSONA_TABLE := ./e2e/personatest
 # The specs themselves, which are `make e2e`.
 SPECS := ./e2e/suite
 # Unit tests without -race: the command and the engine link most of Kubernetes, which would be compiled a second time; the binaries' tests start
-# themselves as other programs a hundred times, and a start under -race takes a second.
-PLAIN_TESTS := ./chaos ./cmd/headroom ./e2e ./e2e/framework/binaries ./e2e/framework/cluster/kind ./e2e/framework/drivercheck \
-	./e2e/framework/preflight ./e2e/framework/run ./e2e/framework/workload
+# themselves as other programs a hundred times, and a start under -race takes a second; the checkers have one goroutine, and their tests judge
+# hundreds of thousands of events.
+PLAIN_TESTS := ./chaos ./cmd/headroom ./e2e ./e2e/framework/binaries ./e2e/framework/cluster/kind ./e2e/framework/preflight ./e2e/framework/run \
+	./e2e/framework/workload ./e2e/invariants
+# Those that mostly wait, each for a driver of its own: many at once take the time of a few.
+WAITING_TESTS := ./e2e/framework/drivercheck
 
-NOT_RACED := $(CLUSTER_TESTS) $(KILL_TEST) $(PERSONA_TABLE) $(SPECS) $(PLAIN_TESTS)
+NOT_RACED := $(CLUSTER_TESTS) $(KILL_TEST) $(PERSONA_TABLE) $(SPECS) $(PLAIN_TESTS) $(WAITING_TESTS)
 # The packages with tests that are left.
 RACED = $(shell go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}}{{end}}' ./... | grep -vxF $(NOT_RACED:./%=-e headroom/%))
 
@@ -61,7 +64,8 @@ lint: ## gofmt, go vet, staticcheck, shellcheck
 .PHONY: unit
 unit: tally ## Unit and golden tests
 	@scripts/need.sh gcc
-	@{ code=0; CGO_ENABLED=1 $(GO_TEST) -race -timeout 10m $(RACED) || code=1; $(GO_TEST) -timeout 10m $(PLAIN_TESTS) || code=1; exit $$code; } \
+	@{ code=0; CGO_ENABLED=1 $(GO_TEST) -race -timeout 10m $(RACED) || code=1; $(GO_TEST) -timeout 10m $(PLAIN_TESTS) || code=1; \
+		$(GO_TEST) -timeout 10m -parallel 12 $(WAITING_TESTS) || code=1; exit $$code; } \
 		$(call watch,unit)
 
 .PHONY: cluster-tests

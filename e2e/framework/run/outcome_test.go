@@ -131,7 +131,7 @@ func TestBlameAndBenchFailureOfNothing(t *testing.T) {
 }
 
 func TestAwait(t *testing.T) {
-	b := &Bench{}
+	b := &Bench{Session: &Session{}}
 	calls := 0
 	if err := b.await(t.Context(), time.Minute, func(context.Context) error {
 		if calls++; calls < 3 {
