@@ -92,7 +92,7 @@ func TestBrokenDrivers(t *testing.T) {
 		}
 	}
 	for _, p := range descendants(t, cell.life.pid) {
-		for _, word := range []string{"sleep 7001", useless, "headroom:node", "/kubelet"} {
+		for _, word := range []string{"sleep 7001", useless, "headroom:node", "/kubelet --"} {
 			if strings.Contains(p.args, word) {
 				t.Errorf("process %d is left: %s", p.pid, p.args)
 			}
