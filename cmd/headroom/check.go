@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/report"
 )
 
@@ -112,7 +113,7 @@ func checkVerdict(r report.Report) error {
 
 // checkError gives an error its exit code: bad input is 2, all else is the machine's fault.
 func checkError(err error) error {
-	var input *report.InputError
+	var input *cluster.InputError
 	if errors.As(err, &input) {
 		return usageError{err}
 	}

@@ -15,10 +15,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/e2e/framework/cluster"
-	"headroom/e2e/framework/drivercheck"
 	"headroom/e2e/framework/entry"
-	"headroom/e2e/framework/report"
-	"headroom/e2e/framework/run"
 	"headroom/e2e/suite"
 )
 
@@ -81,9 +78,7 @@ func exitCode(err error) int {
 	var (
 		exit   exitError
 		usage  usageError
-		input  *run.InputError
-		damage *report.InputError
-		given  *drivercheck.InputError
+		input  *cluster.InputError
 		env    *cluster.EnvironmentError
 		driver *cluster.DriverError
 		never  *cluster.UnsupportedError
@@ -93,7 +88,7 @@ func exitCode(err error) int {
 		return 0
 	case errors.As(err, &exit):
 		return exit.code
-	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &damage), errors.As(err, &given), errors.As(err, &never):
+	case errors.As(err, &usage), errors.As(err, &input), errors.As(err, &never):
 		return 2
 	case errors.As(err, &driver):
 		return 1

@@ -15,9 +15,6 @@ import (
 	"testing"
 
 	"headroom/e2e/framework/cluster"
-	"headroom/e2e/framework/drivercheck"
-	"headroom/e2e/framework/report"
-	"headroom/e2e/framework/run"
 )
 
 func TestExitCodes(t *testing.T) {
@@ -29,9 +26,9 @@ func TestExitCodes(t *testing.T) {
 	}{
 		"nothing":               {nil, 0},
 		"usage":                 {usageError{errors.New("x")}, 2},
-		"input":                 {fmt.Errorf("run: %w", &run.InputError{Err: errors.New("x")}), 2},
-		"damaged run":           {&report.InputError{Err: errors.New("x")}, 2},
-		"driver check":          {fmt.Errorf("check: %w", &drivercheck.InputError{Err: errors.New("x")}), 2},
+		"input":                 {fmt.Errorf("run: %w", &cluster.InputError{Err: errors.New("x")}), 2},
+		"damaged run":           {&cluster.InputError{Err: errors.New("x")}, 2},
+		"driver check":          {fmt.Errorf("check: %w", &cluster.InputError{Err: errors.New("x")}), 2},
 		"environment":           {fmt.Errorf("run: %w", env), 3},
 		"driver":                {driver, 1},
 		"violation outranks":    {errors.Join(env, driver), 1},

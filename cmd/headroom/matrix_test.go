@@ -11,7 +11,6 @@ import (
 	"testing"
 
 	"headroom/e2e/framework/cluster"
-	"headroom/e2e/framework/run"
 )
 
 // matrixOf runs the command and returns what it printed.
@@ -50,7 +49,7 @@ func TestMatrixUsage(t *testing.T) {
 	} {
 		_, err := matrixOf(t, c.args)
 		var usage usageError
-		var input *run.InputError
+		var input *cluster.InputError
 		if !errors.As(err, &usage) && !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) {
 			t.Errorf("%s: want a usage error with %q, got %T: %v", c.args, c.want, err, err)
 		}

@@ -149,6 +149,22 @@ func (e *EnvironmentError) Error() string {
 
 func (e *EnvironmentError) Unwrap() error { return e.Err }
 
+// InputError is a mistake in what the user gave: a flag, a file, a directory. It is found before anything starts.
+type InputError struct {
+	Err error
+	// Remedy is what to do instead, when known.
+	Remedy string
+}
+
+func (e *InputError) Error() string {
+	if e.Remedy == "" {
+		return e.Err.Error()
+	}
+	return e.Err.Error() + "\n  remedy: " + e.Remedy
+}
+
+func (e *InputError) Unwrap() error { return e.Err }
+
 // DriverError is a driver under test that does not come up: it ended, or never registered. It is the product's failure, not the harness's.
 type DriverError struct {
 	// Driver is the CSI driver name.

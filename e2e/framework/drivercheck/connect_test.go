@@ -143,7 +143,7 @@ func TestBadOptions(t *testing.T) {
 		"wait":                        {Options{Socket: "unix:///x", Wait: -1}, "a wait of"},
 	} {
 		_, err := Run(bounded(t), c.o)
-		var input *InputError
+		var input *cluster.InputError
 		if !errors.As(err, &input) || !strings.Contains(err.Error(), c.want) || input.Remedy == "" {
 			t.Errorf("%s: want an input error with %q and a remedy, got %v", name, c.want, err)
 		}

@@ -5,8 +5,8 @@
 // was not put to the test is said with its reason and never counts as held. What a driver cannot be made to see from outside comes from the quota backend's
 // control interface or from the definition's causes. Whatever is changed on them is put back, also when Run is interrupted.
 //
-// A socket that is not there or speaks something else is a *cluster.EnvironmentError or an *InputError: nothing is known of the driver then. A driver that
-// hangs, ends or answers wrongly is a violation.
+// A socket that is not there or speaks something else is a *cluster.EnvironmentError or a *cluster.InputError: nothing is known of the driver then. A
+// driver that hangs, ends or answers wrongly is a violation.
 //
 // It does not see the kubelet, the scheduler or the attacher: what these make of the answers is what `headroom run` shows.
 package drivercheck
@@ -46,23 +46,8 @@ type Options struct {
 	Out io.Writer
 }
 
-// InputError is a mistake in what was given.
-type InputError struct {
-	Err    error
-	Remedy string
-}
-
-func (e *InputError) Error() string {
-	if e.Remedy == "" {
-		return e.Err.Error()
-	}
-	return e.Err.Error() + "\n  remedy: " + e.Remedy
-}
-
-func (e *InputError) Unwrap() error { return e.Err }
-
 func badInput(remedy, format string, args ...any) error {
-	return &InputError{Err: fmt.Errorf(format, args...), Remedy: remedy}
+	return &cluster.InputError{Err: fmt.Errorf(format, args...), Remedy: remedy}
 }
 
 // prepare checks options and fills them in.
@@ -104,7 +89,7 @@ func Run(ctx context.Context, o Options) (_ Report, err error) {
 	}
 	var lost *lostError
 	var driver *cluster.DriverError
-	var input *InputError
+	var input *cluster.InputError
 	switch err = s.judge(ctx); {
 	case errors.As(err, &lost): // recorded where it was met
 		err = nil

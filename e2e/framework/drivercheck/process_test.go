@@ -235,7 +235,7 @@ func TestRunningDriver(t *testing.T) {
 	other := quota.NewServer(quota.Options{})
 	server := httptest.NewServer(other.Control())
 	o.Quota = quota.NewControl(server.URL, nil)
-	var input *InputError
+	var input *cluster.InputError
 	if _, err := Run(ctx, o); !errors.As(err, &input) || !strings.Contains(input.Remedy, "headroom quota set n1") {
 		t.Errorf("want an input error with a remedy, got %v", err)
 	}
@@ -289,7 +289,7 @@ func TestNoStart(t *testing.T) {
 			t.Parallel()
 			_, err := Run(bounded(t), Options{Definition: definition(t, c.text)})
 			var driver *cluster.DriverError
-			var input *InputError
+			var input *cluster.InputError
 			if errors.As(err, &driver) == c.input || errors.As(err, &input) != c.input {
 				t.Fatalf("want the driver's failure: %t, got %v", !c.input, err)
 			}

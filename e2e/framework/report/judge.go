@@ -5,18 +5,19 @@ import (
 	"iter"
 	"strings"
 
+	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants"
 )
 
 // Judge checks all invariants over a history and reports: what a run does at its end, and what judging it again does. Events is ranged over twice,
-// first for the verdicts, then for the evidence they name. A history of two runs is an *InputError; one that cannot be read to its end is
+// first for the verdicts, then for the evidence they name. A history of two runs is a *cluster.InputError; one that cannot be read to its end is
 // reported as far as it goes, and is inconclusive unless that much proves a violation.
 func Judge(h history.Header, events iter.Seq2[history.Event, error], environment []EnvironmentProblem) (Report, error) {
 	verdicts := invariants.Judge(events, h)
 	var mixed *history.MixedRunsError
 	if errors.As(verdicts.Err, &mixed) {
-		return Report{}, &InputError{Err: mixed}
+		return Report{}, &cluster.InputError{Err: mixed}
 	}
 	in := Input{Header: h, Environment: environment, Events: events}
 	for _, r := range verdicts.Results {

@@ -10,26 +10,12 @@ import (
 	"os"
 	"path/filepath"
 
+	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
 )
 
-// InputError says that what was given is no run, or cannot be read, and what to do about it.
-type InputError struct {
-	Err    error
-	Remedy string
-}
-
-func (e *InputError) Error() string {
-	if e.Remedy == "" {
-		return e.Err.Error()
-	}
-	return e.Err.Error() + "\n  remedy: " + e.Remedy
-}
-
-func (e *InputError) Unwrap() error { return e.Err }
-
 func badInput(remedy, format string, args ...any) error {
-	return &InputError{Err: fmt.Errorf(format, args...), Remedy: remedy}
+	return &cluster.InputError{Err: fmt.Errorf(format, args...), Remedy: remedy}
 }
 
 // Run is a run directory whose history can be read.
@@ -45,7 +31,7 @@ type Run struct {
 }
 
 // OpenRun finds the history of a run directory. Where there is none yet but there are events, it merges them behind header.json: into the
-// directory when keep is set and the run is over, else into a temporary file. Errors are *InputError, but for those of the temporary file.
+// directory when keep is set and the run is over, else into a temporary file. Errors are *cluster.InputError, but for those of the temporary file.
 func OpenRun(dir string, keep bool) (_ *Run, err error) {
 	info, err := os.Stat(dir)
 	switch {
@@ -107,7 +93,7 @@ func (r *Run) merge(dir string, keep bool) error {
 		r.history, where = filepath.Join(r.temp, FileHistory), "a temporary file"
 	}
 	if err := history.Merge(events, h, r.history); err != nil {
-		return &InputError{Err: err}
+		return &cluster.InputError{Err: err}
 	}
 	r.Notes = append(r.Notes, fmt.Sprintf("%s has no %s: merged %s/ into %s", dir, FileHistory, DirEvents, where))
 	if running {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
 )
 
@@ -140,7 +141,7 @@ func TestOpenRunRefuses(t *testing.T) {
 			dir := runDir(t)
 			tc.damage(t, dir)
 			_, err := OpenRun(dir, false)
-			var input *InputError
+			var input *cluster.InputError
 			if !errors.As(err, &input) {
 				t.Fatalf("want an InputError, got %v", err)
 			}
@@ -194,7 +195,7 @@ func TestMixedHistoryIsNoRun(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var input *InputError
+	var input *cluster.InputError
 	if _, err := Judge(r.Header, r.Events(), nil); !errors.As(err, &input) || !strings.Contains(err.Error(), FileHistory+":2") {
 		t.Errorf("want an InputError with file and line, got %v", err)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"headroom/drivers"
 	"headroom/e2e/framework/binaries"
+	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/scenario"
@@ -66,21 +67,6 @@ type Options struct {
 // stretch is d, longer by a factor.
 func stretch(d time.Duration, scale float64) time.Duration { return time.Duration(float64(d) * scale) }
 
-// InputError is a mistake in what the user gave.
-type InputError struct {
-	Err    error
-	Remedy string
-}
-
-func (e *InputError) Error() string {
-	if e.Remedy == "" {
-		return e.Err.Error()
-	}
-	return e.Err.Error() + "\n  remedy: " + e.Remedy
-}
-
-func (e *InputError) Unwrap() error { return e.Err }
-
 // plan is Options, checked and filled in.
 type plan struct {
 	Options
@@ -104,15 +90,15 @@ func prepare(o Options) (*plan, error) {
 	p := &plan{Options: o, reference: o.Driver}
 	var err error
 	if p.definition, err = drivers.Load(o.Driver); err != nil {
-		return nil, &InputError{Err: err}
+		return nil, &cluster.InputError{Err: err}
 	}
 	if _, err := os.Stat(o.Driver); err == nil && p.definition.Name != o.Driver {
 		if p.reference, err = filepath.Abs(o.Driver); err != nil {
-			return nil, &InputError{Err: err}
+			return nil, &cluster.InputError{Err: err}
 		}
 	}
 	if p.definition.Figures, err = Override(p.definition.Figures, o.Figures); err != nil {
-		return nil, &InputError{Err: err, Remedy: "correct driver.figures of the scenario"}
+		return nil, &cluster.InputError{Err: err, Remedy: "correct driver.figures of the scenario"}
 	}
 	if o.Kubernetes == "" {
 		p.Kubernetes = versions.Default().Version
@@ -121,7 +107,7 @@ func prepare(o Options) (*plan, error) {
 		return nil, err
 	}
 	if err := p.From.Check(); err != nil {
-		return nil, &InputError{Err: err}
+		return nil, &cluster.InputError{Err: err}
 	}
 	if err := p.checkProvider(); err != nil {
 		return nil, err
@@ -129,7 +115,7 @@ func prepare(o Options) (*plan, error) {
 	if o.Scale == 0 {
 		p.Scale = 1
 	} else if o.Scale < 1 {
-		return nil, &InputError{Err: fmt.Errorf("timeout scale %g: want 1 or more", o.Scale)}
+		return nil, &cluster.InputError{Err: fmt.Errorf("timeout scale %g: want 1 or more", o.Scale)}
 	}
 	if o.Seed == 0 {
 		p.Seed = int64(mathrand.Uint32()) + 1 // short enough to type
@@ -143,7 +129,7 @@ func prepare(o Options) (*plan, error) {
 		p.RunDir = filepath.Join("runs", p.run)
 	}
 	if p.RunDir, err = filepath.Abs(p.RunDir); err != nil {
-		return nil, &InputError{Err: err}
+		return nil, &cluster.InputError{Err: err}
 	}
 	p.header = history.Header{
 		Schema: history.Schema, Run: p.run, Seed: p.Seed, Provider: p.Provider, Topology: p.topology.Name, Versions: map[string]string{},
@@ -152,23 +138,23 @@ func prepare(o Options) (*plan, error) {
 	return p, MakeRunDir(p.RunDir)
 }
 
-// MakeRunDir makes an empty run directory, or takes an empty one. Its errors are *InputError.
+// MakeRunDir makes an empty run directory, or takes an empty one. Its errors are *cluster.InputError.
 func MakeRunDir(dir string) error {
 	fresh := "give an empty or a new directory with --run-dir"
 	entries, err := os.ReadDir(dir)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return &InputError{Err: fmt.Errorf("run directory %s cannot be made: %w", dir, err), Remedy: fresh}
+			return &cluster.InputError{Err: fmt.Errorf("run directory %s cannot be made: %w", dir, err), Remedy: fresh}
 		}
 	case err != nil:
-		return &InputError{Err: fmt.Errorf("run directory: %w", err), Remedy: fresh}
+		return &cluster.InputError{Err: fmt.Errorf("run directory: %w", err), Remedy: fresh}
 	case len(entries) > 0:
-		return &InputError{Err: fmt.Errorf("run directory %s is not empty: it holds %q", dir, entries[0].Name()), Remedy: fresh}
+		return &cluster.InputError{Err: fmt.Errorf("run directory %s is not empty: it holds %q", dir, entries[0].Name()), Remedy: fresh}
 	}
 	probe, err := os.CreateTemp(dir, ".writable-*")
 	if err != nil {
-		return &InputError{Err: fmt.Errorf("run directory %s cannot be written: %w", dir, err), Remedy: fresh}
+		return &cluster.InputError{Err: fmt.Errorf("run directory %s cannot be written: %w", dir, err), Remedy: fresh}
 	}
 	return errors.Join(probe.Close(), os.Remove(probe.Name()))
 }

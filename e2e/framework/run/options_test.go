@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"headroom/e2e/framework/binaries"
+	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/versions"
 )
 
@@ -53,7 +54,7 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 				tc.options.RunDir = filepath.Join(t.TempDir(), "run")
 			}
 			_, err := prepare(tc.options)
-			var input *InputError
+			var input *cluster.InputError
 			if !errors.As(err, &input) {
 				t.Fatalf("want an InputError, got %v", err)
 			}
@@ -111,7 +112,7 @@ func TestPrepareUnwritableRunDirectory(t *testing.T) {
 	if err := os.Chmod(dir, 0o555); err != nil {
 		t.Fatal(err)
 	}
-	var input *InputError
+	var input *cluster.InputError
 	if _, err := prepare(Options{RunDir: dir}); !errors.As(err, &input) {
 		t.Fatalf("want an InputError, got %v", err)
 	}
@@ -193,7 +194,7 @@ func TestScaleStretchesSlackAndWaits(t *testing.T) {
 		t.Errorf("want the wait stretched, got %v", err)
 	}
 	dir := filepath.Join(t.TempDir(), "run")
-	var input *InputError
+	var input *cluster.InputError
 	if _, err := prepare(Options{RunDir: dir, Scale: 0.1}); !errors.As(err, &input) {
 		t.Errorf("want a scale below 1 refused, got %v", err)
 	}

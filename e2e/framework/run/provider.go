@@ -27,16 +27,16 @@ func (p *plan) checkProvider() (err error) {
 		p.Provider = Providers[0]
 	}
 	if !slices.Contains(Providers, p.Provider) {
-		return &InputError{Err: fmt.Errorf("no provider %q; there are: %s", p.Provider, strings.Join(Providers, ", "))}
+		return &cluster.InputError{Err: fmt.Errorf("no provider %q; there are: %s", p.Provider, strings.Join(Providers, ", "))}
 	}
 	if p.Provider != "kind" {
 		if p.Topology != "" {
-			return &InputError{Err: fmt.Errorf("topology %q: provider %s makes the nodes that each spec asks for", p.Topology, p.Provider), Remedy: "leave it out, or choose --provider kind"}
+			return &cluster.InputError{Err: fmt.Errorf("topology %q: provider %s makes the nodes that each spec asks for", p.Topology, p.Provider), Remedy: "leave it out, or choose --provider kind"}
 		}
 		return nil
 	}
 	if len(p.Components)+len(p.Gates) > 0 {
-		return &InputError{
+		return &cluster.InputError{
 			Err:    errors.New("provider kind: a node runs one version of Kubernetes with the gates of its configuration: no single component can be chosen"),
 			Remedy: "give workers of another version in a --topology, or choose --provider local",
 		}
@@ -45,10 +45,10 @@ func (p *plan) checkProvider() (err error) {
 		p.Topology = kind.DefaultTopology
 	}
 	if p.topology, err = kind.LoadTopology(p.Topology); err != nil {
-		return &InputError{Err: err}
+		return &cluster.InputError{Err: err}
 	}
 	if err := p.topology.Check(p.Kubernetes); err != nil {
-		return &InputError{Err: err}
+		return &cluster.InputError{Err: err}
 	}
 	return nil
 }
@@ -71,7 +71,7 @@ func (p *plan) kind() (cluster.Provider, error) {
 		Cache: p.Cache, From: p.From, Out: p.Out,
 	})
 	if err != nil {
-		return nil, &InputError{Err: err}
+		return nil, &cluster.InputError{Err: err}
 	}
 	release, err := versions.Lookup(p.Kubernetes)
 	if err != nil {

@@ -78,7 +78,7 @@ type joinInfo struct {
 }
 
 // Start makes a run: its directory, its binaries, its cluster and its observers. On error everything is taken away again but the run directory,
-// which holds the logs. A mistake of the user's is an *InputError.
+// which holds the logs. A mistake of the user's is a *cluster.InputError.
 func Start(ctx context.Context, o Options) (_ *Session, err error) {
 	p, err := prepare(o)
 	if err != nil {

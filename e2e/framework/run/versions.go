@@ -11,11 +11,12 @@ import (
 	"strconv"
 
 	"headroom/e2e/framework/binaries"
+	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/versions"
 )
 
-// Ran is what a run with these options has in its header: versions by component, and the gates that were set. The error is an *InputError.
+// Ran is what a run with these options has in its header: versions by component, and the gates that were set. The error is a *cluster.InputError.
 func Ran(o Options) (map[string]string, error) {
 	if o.Kubernetes == "" {
 		o.Kubernetes = versions.Default().Version
@@ -33,11 +34,11 @@ func Ran(o Options) (map[string]string, error) {
 func (o Options) combination() (versions.Combination, error) {
 	release, err := versions.Lookup(o.Kubernetes)
 	if err != nil {
-		return versions.Combination{}, &InputError{Err: err}
+		return versions.Combination{}, &cluster.InputError{Err: err}
 	}
 	all, err := release.Of().With(o.Components)
 	if err != nil {
-		return all, &InputError{Err: err}
+		return all, &cluster.InputError{Err: err}
 	}
 	return all, nil
 }
@@ -63,23 +64,23 @@ func (p *plan) checkVersions() error {
 	of := all.Versions()
 	for _, component := range versions.Versioned {
 		if err := table.Row(component, of[component]); err != nil {
-			return &InputError{Err: fmt.Errorf("%s: %w", component, err)}
+			return &cluster.InputError{Err: fmt.Errorf("%s: %w", component, err)}
 		}
 	}
 	for _, component := range slices.Sorted(maps.Keys(p.Gates)) {
 		v, known := of[component]
 		if !known {
-			return &InputError{Err: fmt.Errorf("component %q takes no feature gates; there are %q", component, versions.Versioned)}
+			return &cluster.InputError{Err: fmt.Errorf("component %q takes no feature gates; there are %q", component, versions.Versioned)}
 		}
 		for _, gate := range slices.Sorted(maps.Keys(p.Gates[component])) {
 			var bad *versions.GateError
 			if err := table.CheckGate(component, v, gate, p.Gates[component][gate]); errors.As(err, &bad) {
-				return &InputError{Err: err, Remedy: bad.Remedy()}
+				return &cluster.InputError{Err: err, Remedy: bad.Remedy()}
 			}
 		}
 	}
 	if err := table.Skew.Check(all); err != nil && !p.AllowUnsupportedSkew {
-		return &InputError{Err: err, Remedy: "choose other versions, or add --allow-unsupported-skew to see what comes of it"}
+		return &cluster.InputError{Err: err, Remedy: "choose other versions, or add --allow-unsupported-skew to see what comes of it"}
 	}
 	return nil
 }
