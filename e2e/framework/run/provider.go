@@ -35,6 +35,12 @@ func (p *plan) checkProvider() (err error) {
 		}
 		return nil
 	}
+	if p.definition.Bridged() {
+		return &cluster.InputError{
+			Err:    fmt.Errorf("driver %q: provider kind has no gate that gives a driver a limit, volumes or node ids", p.definition.Name),
+			Remedy: "choose --provider local, or a definition with limit: backend, without volumes and nodeIDs",
+		}
+	}
 	if len(p.Components)+len(p.Gates) > 0 {
 		return &cluster.InputError{
 			Err:    errors.New("provider kind: a node runs one version of Kubernetes with the gates of its configuration: no single component can be chosen"),

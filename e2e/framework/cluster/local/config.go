@@ -136,6 +136,7 @@ type nodeConfig struct {
 	Node       string            `json:"node"`
 	Labels     map[string]string `json:"labels"`
 	Zone       string            `json:"zone"`
+	Limit      int64             `json:"limit,omitempty"`
 	Kubelet    versions.Version  `json:"kubelet"`
 	Drivers    []nodeDriver      `json:"drivers"`
 	Port       int               `json:"port"`       // of the kubelet; Port+1 is its health port
