@@ -112,7 +112,13 @@ func (c *cell) startController(ctx context.Context, d *driverController, def *dr
 	})
 	p.ready(def.ControllerStart(), socket, &c.cfg)
 	d.controller = p
-	return p.start(ctx, "")
+	if err := p.start(ctx, ""); err != nil {
+		return err
+	}
+	if err := drivers.Identify(ctx, socket, name, true, c.cfg.scale()); err != nil {
+		return fmt.Errorf("%w%s", err, p.tail())
+	}
+	return nil
 }
 
 // startAttacher starts the driver's external-attacher, once.

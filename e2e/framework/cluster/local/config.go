@@ -125,8 +125,11 @@ func (c *cellConfig) driver(name string) (*drivers.Definition, error) {
 
 // startLimit bounds the start of a driver's process that has d of its own, 0 for none.
 func (c *cellConfig) startLimit(d time.Duration) time.Duration {
-	return time.Duration(float64(cmp.Or(d, startTimeout)) * cmp.Or(c.Scale, 1))
+	return time.Duration(float64(cmp.Or(d, startTimeout)) * c.scale())
 }
+
+// scale is what waits for drivers are stretched by.
+func (c *cellConfig) scale() float64 { return cmp.Or(c.Scale, 1) }
 
 func (c *cellConfig) eventsDir() string { return filepath.Join(c.RunDir, "events") }
 
