@@ -9,6 +9,7 @@ export CGO_ENABLED := 0
 
 # Not a requirement of go.mod: only the linter itself needs what it depends on.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # Packages whose tests need a cluster. They run one after the other, without -race: the components are other processes, which it cannot see.
 CLUSTER_TESTS := ./e2e/framework/cluster/local
@@ -54,10 +55,11 @@ test: build tally ## Run everything below, lint to persona-table
 	@scripts/test.sh
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck, shellcheck
+lint: ## gofmt, go vet, staticcheck, shellcheck, actionlint
 	@scripts/need.sh shellcheck
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$files"; exit 1; }
 	shellcheck -x .ci/run scripts/*.sh docs/ci/*.sh
+	go run $(ACTIONLINT) docs/ci/*.yml
 	go vet ./...
 	go run $(STATICCHECK) ./...
 
