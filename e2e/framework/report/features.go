@@ -51,6 +51,7 @@ var Features = []Feature{
 		Requirements: []string{
 			"quota-outage-refuse", "quota-outage-hang", "quota-outage-garbage", "quota-nonsense", "registration-in-outage", "throttled", "attach-outage",
 		},
+		Invariants: []string{"recovers-after-heal"},
 	},
 	{
 		Name: "GradualRecovery", Doc: "rises by steps after an outage or a drop",
