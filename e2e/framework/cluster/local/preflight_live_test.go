@@ -146,7 +146,10 @@ func (p plant) pod(ctx context.Context, c kubernetes.Interface) error {
 	if len(all) == 0 {
 		pod.Spec.Containers = []corev1.Container{{Name: "something", Image: "registry.example/else:v1"}}
 	}
-	if _, err := c.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{}); err != nil {
+	if err := eventually(ctx, func(ctx context.Context) error { // the namespace's service account comes a moment after it
+		_, err := c.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
+		return err
+	}); err != nil {
 		return err
 	}
 	lease := &coordinationv1.Lease{
