@@ -108,6 +108,11 @@ incident: binaries ## Play an incident of fixtures/incidents: NAME=driver-surge
 matrix: build ## Run the smoke specs on the covering set of supported versions (ARGS: flags of `headroom matrix`)
 	bin/headroom matrix $(ARGS)
 
+.PHONY: preflight-tests
+preflight-tests: build ## Plant every defect that preflight knows in live clusters of each version
+	for v in 1.34 1.35 1.36 1.37; do bin/headroom binaries fetch --kubernetes $$v >/dev/null; done
+	go test -count 1 -timeout 15m -v -run PreflightLive ./e2e/framework/cluster/local -preflight 1.34,1.35/1.34,1.35,1.36/1.34,1.36/1.35,1.36,1.37/1.34,1.37
+
 .PHONY: bench
 bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
 	go test -run '^$$' -bench BringUp -benchtime 1x -timeout 30m ./e2e/framework/cluster/local
