@@ -1,7 +1,9 @@
 package e2e
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"headroom/e2e/framework/history"
@@ -9,6 +11,26 @@ import (
 	"headroom/e2e/framework/run"
 	"headroom/e2e/invariants"
 )
+
+// TestFeaturesDocs holds the table of docs/reports.md to the code.
+func TestFeaturesDocs(t *testing.T) {
+	const doc, begin, end = "../docs/reports.md", "<!-- written by: go test ./e2e -run TestFeatures -update -->\n", "<!-- end -->\n"
+	before, rest, found := strings.Cut(read(t, doc), begin)
+	_, after, closed := strings.Cut(rest, end)
+	if !found || !closed {
+		t.Fatalf("%s: want the table of features between %q and %q", doc, begin, end)
+	}
+	var b strings.Builder
+	b.WriteString("\n| feature | | the driver | rows |\n|---|---|---|---|\n")
+	for _, f := range report.Features {
+		kind := "extended"
+		if f.Core {
+			kind = "core"
+		}
+		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.Name, kind, f.Doc, code(slices.Concat(f.Requirements, f.Invariants)))
+	}
+	hold(t, doc, before+begin+b.String()+"\n"+end+after)
+}
 
 // TestFeatures: a row that no feature has says nothing of a driver's conformance, and a feature's row that there is not could never pass.
 func TestFeatures(t *testing.T) {
