@@ -146,6 +146,10 @@ func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Cont
 	})
 	a.fronts[d.Name] = f
 	p := a.process("driver@"+a.cfg.Node+"/"+d.Name, "", func(release versions.Version) (*exec.Cmd, error) {
+		def, err := cell.release(d.Definition, release)
+		if err != nil {
+			return nil, err
+		}
 		return def.NodeCommand(drivers.Instance{
 			Release:  string(release),
 			Endpoint: "unix://" + backend, DriverName: d.Name, NodeID: a.cfg.Node, Zone: a.cfg.Zone, StateDir: state,

@@ -15,7 +15,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
 func options(change func(*Options)) Options {
-	o := Options{From: "v1.34.4", To: "v1.36.3", Nodes: 4, Canaries: 1, Bake: 2 * time.Minute, Again: true, Seed: 42}
+	o := Options{From: "v1.34.4", To: "v1.36.3", Nodes: 4, Canaries: 1, Bake: 2 * time.Minute, Again: true, Controller: true, Seed: 42}
 	if change != nil {
 		change(&o)
 	}
@@ -29,6 +29,7 @@ func TestGolden(t *testing.T) {
 		"no-rollback":          func(o *Options) { o.RollbackAfter, o.Again = -1, false },
 		"rollback-from-drain":  func(o *Options) { o.RollbackAfter, o.Again = 7, false },
 		"rollback-at-the-end":  func(o *Options) { o.RollbackAfter, o.Again, o.Nodes = 16, false, 2 },
+		"no-controller":        func(o *Options) { o.Controller, o.RollbackAfter, o.Again = false, -1, false },
 		"attacher-and-one-hop": func(o *Options) { o.From, o.To, o.Nodes, o.RollbackAfter, o.Again = "v1.36.3", "v1.37.2", 2, -1, false },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,6 +66,9 @@ type cluster struct {
 func newCluster(o Options) *cluster {
 	from, _ := versions.Lookup(o.From)
 	c := &cluster{components: from.Of().Versions(), kubelets: map[string]versions.Version{}, drivers: map[string]versions.Version{}, drained: map[string]bool{}}
+	if o.Controller {
+		c.drivers[controller] = oldDriver
+	}
 	for i := range o.Nodes {
 		c.kubelets[nodeName(i)], c.drivers[nodeName(i)] = o.From, oldDriver
 	}
