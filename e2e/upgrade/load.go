@@ -219,7 +219,7 @@ func (l *load) setLimit(ctx context.Context, node string, to int64) error {
 }
 
 // The load of a bake: a node whose quota falls to what it has, a pod that is on its way there all the same, and room again before the kubelet gives it up.
-const squeezeEvery, squeezed = 25 * time.Second, 8 * time.Second
+const squeezeFirst, squeezeEvery, squeezed = 4 * time.Second, 20 * time.Second, 8 * time.Second
 
 // squeeze fills nodes for a while, one after the other, until the function that it returns is called: attaches are then refused, as they are in a busy
 // cluster whose quota falls.
@@ -237,8 +237,8 @@ func (l *load) squeeze(ctx context.Context) (release func()) {
 }
 
 func (l *load) fill(ctx context.Context) error {
-	for i := 0; ; i++ {
-		if run.Pause(ctx, squeezeEvery) != nil {
+	for i, wait := 0, squeezeFirst; ; i, wait = i+1, squeezeEvery {
+		if run.Pause(ctx, wait) != nil {
 			return nil
 		}
 		if l.isPaused() {

@@ -18,6 +18,12 @@ const (
 	KeyStop  = "stop"
 )
 
+// What a step can do, as far as it bears on what is judged.
+const (
+	DoSwap  = "swap"
+	DoDrain = "drain"
+)
+
 // Walk is the body of the events that frame a walk.
 type Walk struct {
 	// From and To are Kubernetes versions.

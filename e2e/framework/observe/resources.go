@@ -137,6 +137,9 @@ func pod(p *corev1.Pod, o history.Object) (string, any) {
 			body.Ephemeral++
 		}
 	}
+	for _, c := range p.Status.ContainerStatuses {
+		body.Restarts += c.RestartCount
+	}
 	for _, c := range p.Status.Conditions {
 		switch {
 		case c.Type == corev1.PodScheduled && c.Status == corev1.ConditionFalse:

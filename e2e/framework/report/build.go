@@ -80,6 +80,7 @@ func Build(in Input) Report {
 		r.Doubts = append(r.Doubts, "nothing was judged: no requirement ended and no invariant was put to the test")
 	}
 	r.Summary = r.Summarise()
+	b.upgrades.judge(&r)
 	return r
 }
 
@@ -104,6 +105,7 @@ type builder struct {
 	environment []EnvironmentProblem
 	// expectations are those of the scenarios that were played.
 	expectations expectations
+	upgrades     upgrades
 }
 
 func (b *builder) observe(e history.Event) {
@@ -120,6 +122,7 @@ func (b *builder) observe(e history.Event) {
 	b.versions.observe(e)
 	b.signals.Observe(e)
 	b.expectations.observe(e)
+	b.upgrades.observe(e, &b.clock)
 	if e.Source == history.SourceFault {
 		b.fault(e)
 	}
