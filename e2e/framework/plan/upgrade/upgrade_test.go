@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -286,5 +287,19 @@ func TestSeedsDiffer(t *testing.T) {
 	}
 	if len(plans) < 10 {
 		t.Errorf("want seeds to differ, got %d plans of 20", len(plans))
+	}
+}
+
+// TestSkippedMinor plans with a table that lacks a release between the two.
+func TestSkippedMinor(t *testing.T) {
+	table := versions.Embedded()
+	table.Kubernetes = slices.DeleteFunc(slices.Clone(table.Kubernetes), func(r versions.Release) bool { return r.Version.Minor() == 35 })
+	_, err := hops(table, "v1.34.4", "v1.36.3")
+	const want = "kube-apiserver must be upgraded one minor version at a time, not 2 (Kubernetes version skew policy); kind-configs/versions.yaml has no release in between"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("want %q, got %v", want, err)
+	}
+	if through, err := options(nil).Through(); err != nil || !slices.Equal(through, []versions.Version{"v1.35.4", "v1.36.3"}) {
+		t.Errorf("want the way over v1.35.4 to v1.36.3, got %v (%v)", through, err)
 	}
 }
