@@ -63,6 +63,8 @@ type CSICall struct {
 	Message string `json:"message,omitempty"`
 	// MaxVolumes is max_volumes_per_node of a NodeGetInfo answer. 0 or less means unlimited to Kubernetes.
 	MaxVolumes *int64 `json:"maxVolumes,omitempty"`
+	// Version is vendor_version of a GetPluginInfo answer.
+	Version string `json:"version,omitempty"`
 	// Registered and Message are what the kubelet told the registrar (NotifyRegistrationStatus).
 	Registered *bool `json:"registered,omitempty"`
 	// Injected marks an answer that the gate made or changed.

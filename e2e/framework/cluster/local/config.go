@@ -52,6 +52,10 @@ type cellConfig struct {
 	Gates map[string]map[string]bool `json:"gates,omitempty"`
 	// Drivers maps what DriverSpec.Definition may name to what drivers.Load takes.
 	Drivers map[string]string `json:"drivers"`
+	// NewRelease maps a definition to the one that plays its releases from 2 on.
+	NewRelease map[string]string `json:"newRelease,omitempty"`
+	// LeaseSeconds is how long a kubelet's lease is good for; 0 is its default.
+	LeaseSeconds int `json:"leaseSeconds,omitempty"`
 	// Figures replace the declared figures of drivers, by definition.
 	Figures map[string]drivers.Figures `json:"figures,omitempty"`
 	// Preserve are directories that must stay visible when /var/lib is covered by the cell's own.
@@ -123,10 +127,24 @@ func (c *cellConfig) driver(name string) (*drivers.Definition, error) {
 	return def, err
 }
 
+// firstRelease is the release of a driver that everything begins with.
+const firstRelease = "1"
+
+// release loads the definition that plays a release of a driver; "" is the first.
+func (c *cellConfig) release(name string, release versions.Version) (*drivers.Definition, error) {
+	if to, ok := c.NewRelease[name]; ok && release != "" && release != firstRelease {
+		name = to
+	}
+	return c.driver(name)
+}
+
 // startLimit bounds the start of a driver's process that has d of its own, 0 for none.
 func (c *cellConfig) startLimit(d time.Duration) time.Duration {
-	return time.Duration(float64(cmp.Or(d, startTimeout)) * cmp.Or(c.Scale, 1))
+	return time.Duration(float64(cmp.Or(d, startTimeout)) * c.scale())
 }
+
+// scale is what waits for drivers are stretched by.
+func (c *cellConfig) scale() float64 { return cmp.Or(c.Scale, 1) }
 
 func (c *cellConfig) eventsDir() string { return filepath.Join(c.RunDir, "events") }
 
@@ -136,6 +154,7 @@ type nodeConfig struct {
 	Node       string            `json:"node"`
 	Labels     map[string]string `json:"labels"`
 	Zone       string            `json:"zone"`
+	Limit      int64             `json:"limit,omitempty"`
 	Kubelet    versions.Version  `json:"kubelet"`
 	Drivers    []nodeDriver      `json:"drivers"`
 	Port       int               `json:"port"`       // of the kubelet; Port+1 is its health port
