@@ -63,7 +63,7 @@ func TestDocs(t *testing.T) {
 // TestEveryFaultIsPlayed holds fixtures/scenarios/faults-*.yaml, which show on a cluster that each fault bites and heals, to the faults.
 func TestEveryFaultIsPlayed(t *testing.T) {
 	var text strings.Builder
-	for _, name := range []string{"quota", "driver", "network", "processes", "shared"} {
+	for _, name := range []string{"quota", "driver", "network", "processes", "shared", "version"} {
 		b, err := os.ReadFile("../fixtures/scenarios/faults-" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -317,6 +317,8 @@ func (c *fakeCluster) SetEndpoint(_ context.Context, component, mode string) err
 	return c.note("endpoint %s %s", component, mode)
 }
 
+func (c *fakeCluster) OtherVersions() error { return nil }
+
 func (c *fakeCluster) SetLatency(_ context.Context, component string, latency time.Duration) error {
 	return c.note("latency %s %s", component, latency)
 }
@@ -339,8 +341,14 @@ func (p *fakeProcess) ID() string { return p.id }
 func (p *fakeProcess) Stop(_ context.Context, how cluster.Signal) error {
 	return p.c.note("stop %s %s", p.id, how)
 }
-func (p *fakeProcess) Start(_ context.Context, _ versions.Version) error {
-	return p.c.note("start %s", p.id)
+func (p *fakeProcess) Start(_ context.Context, v versions.Version) error {
+	return p.c.note("%s", strings.TrimSpace("start "+p.id+" "+v.String()))
+}
+func (p *fakeProcess) Version() versions.Version {
+	if strings.HasPrefix(p.id, "csi-attacher") {
+		return "v4.12.0"
+	}
+	return "v1.36.3"
 }
 func (p *fakeProcess) Pause(context.Context) error  { return p.c.note("pause %s", p.id) }
 func (p *fakeProcess) Resume(context.Context) error { return p.c.note("resume %s", p.id) }
@@ -365,6 +373,8 @@ func TestClusterFaultsAskAndTakeBack(t *testing.T) {
 		"network flap":       {"network-flap", scenario.Scheduler, &networkFlapParams{Every: 3600e9}, "endpoint kube-scheduler refuse; endpoint kube-scheduler pass"},
 		"detach lag":         {"detach-lag", scenario.DriverController, nil, "rule  d; unrule  d 7"},
 		"latency":            {"network-latency", scenario.Kubelet, &latencyParams{By: 3e9}, "latency kubelet@n1 3s; latency kubelet@n1 0s"},
+		"version down":       {"version-swap", scenario.Kubelet, nil, "stop kubelet@n1 TERM; start kubelet@n1 v1.35.4; stop kubelet@n1 TERM; start kubelet@n1 v1.36.3"},
+		"version up":         {"version-swap", scenario.Attacher, &swapParams{Minors: 1}, "stop csi-attacher@d TERM; start csi-attacher@d v4.13.0; stop csi-attacher@d TERM; start csi-attacher@d v4.12.0"},
 		"rule":               {"csi-slow", scenario.NodeDriver, &slowParams{By: 1e9}, "rule n1 d; unrule n1 d 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -427,7 +437,7 @@ func TestParamsAreChecked(t *testing.T) {
 		}
 	}
 	for want, p := range map[string]scenario.Checked{
-		"mode": &cutParams{Mode: "pass"}, "lost": &halfParams{Lost: "both"}, "every": &networkFlapParams{}, "by": &lagParams{}, "to": &flapParams{To: -1}, "": &garbageParams{},
+		"mode": &cutParams{Mode: "pass"}, "lost": &halfParams{Lost: "both"}, "minors": &swapParams{Minors: 2}, "every": &networkFlapParams{}, "by": &lagParams{}, "to": &flapParams{To: -1}, "": &garbageParams{},
 	} {
 		if field, remedy, err := p.Check(); field != want || err == nil || remedy == "" {
 			t.Errorf("%T: want a mistake in %q with a remedy, got %q, %v", p, want, field, err)
@@ -446,10 +456,16 @@ func TestParamsAreChecked(t *testing.T) {
 	}
 }
 
+func TestNoNeighbour(t *testing.T) {
+	if _, err := neighbour(versions.Embedded(), scenario.Kubelet, "v1.32.13", -1); err == nil || !strings.Contains(err.Error(), "-1 minor from it; known: [v1.32.13 ") {
+		t.Errorf("below the oldest: want what there is, got %v", err)
+	}
+}
+
 // TestSupports holds that a cluster without the means says so before anything is injected.
 func TestSupports(t *testing.T) {
 	var bare struct{ cluster.Cluster }
-	for _, name := range []string{"csi-slow", "driver-surge", "network-cut", "network-half", "network-latency"} {
+	for _, name := range []string{"csi-slow", "driver-surge", "network-cut", "network-half", "network-latency", "version-swap"} {
 		f, _ := Find(name)
 		if err := f.Supports(bare); err == nil || !strings.Contains(err.Error(), "this cluster has no ") {
 			t.Errorf("%s: want what the cluster lacks, got %v", name, err)
