@@ -104,6 +104,18 @@ incident: binaries ## Play an incident of fixtures/incidents: NAME=driver-surge
 	@[ -f fixtures/incidents/$(NAME).yaml ] || { echo "NAME=$(NAME): there is no such incident; there are:" $(basename $(notdir $(wildcard fixtures/incidents/*.yaml))); exit 2; }
 	bin/headroom replay $(ARGS) fixtures/incidents/$(NAME).yaml
 
+.PHONY: incidents
+incidents: binaries ## Play all incidents three times and add what they showed to their results, from which the README's table is made
+	bin/headroom replay --times 3 --procs 12 --results fixtures/results/incidents.yaml $(ARGS) fixtures/incidents/*.yaml
+
+.PHONY: failing-seeds
+failing-seeds: binaries ## Play the seeds that are known to fail ten times each and add what they showed to their results
+	bin/headroom replay --times 10 --procs 5 --results fixtures/results/seeds.yaml $(ARGS) fixtures/seeds/*.yaml
+
+.PHONY: fault-times
+fault-times: binaries ## Play the scenarios in which each fault bites and heals, and add what that took to their results
+	bin/headroom replay --results fixtures/results/faults.yaml $(ARGS) fixtures/scenarios/faults-*.yaml
+
 .PHONY: matrix
 matrix: build ## Run the smoke specs on the covering set of supported versions (ARGS: flags of `headroom matrix`)
 	bin/headroom matrix $(ARGS)

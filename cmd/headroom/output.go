@@ -53,7 +53,13 @@ func printReport(out io.Writer, r report.Report, dir, output string) error {
 	if path := filepath.Join(dir, report.DirEvidence); exists(path) {
 		o.Evidence = path
 	}
-	return report.Table(out, r, o)
+	if err := report.Table(out, r, o); err != nil || r.Upgrade == nil {
+		return err
+	}
+	if _, err := fmt.Fprintln(out); err != nil {
+		return err
+	}
+	return report.UpgradePage(out, r)
 }
 
 func exists(path string) bool {

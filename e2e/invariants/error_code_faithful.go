@@ -5,7 +5,6 @@ import (
 	"strings"
 
 	"headroom/e2e/framework/history"
-	"headroom/e2e/framework/versions"
 	"headroom/e2e/invariants/model"
 )
 
@@ -17,7 +16,7 @@ var errorCodeFaithful = Invariant{
 	Boundary: history.Attacher,
 	Needs:    []string{history.PrefixAPI + "volumeattachments", history.PrefixCSI + "controller/", history.PrefixAPI + "persistentvolumes"},
 	New: func(p Params) Checker {
-		return newChecker(p, &codes{t: tally{}, of: map[place][]*model.Call{}, attached: map[string]*attachment{}, writes: versions.Embedded().Works(versions.ErrorCodeSet, p.Versions).Works})
+		return newChecker(p, &codes{t: tally{}, of: map[place][]*model.Call{}, attached: map[string]*attachment{}})
 	},
 }
 
@@ -35,7 +34,6 @@ type codes struct {
 	t        tally
 	of       map[place][]*model.Call // the last that failed, oldest first
 	attached map[string]*attachment
-	writes   bool
 	atOnce
 }
 
@@ -82,7 +80,7 @@ func (r *codes) attachment(m *model.Model, s *model.Step, b *history.VolumeAttac
 		return
 	}
 	was.message, was.code = b.AttachError, b.AttachCode
-	if b.AttachError != "" && b.PVName != "" && at.handle != "" && r.writes && m.StoresCodes(s.At) {
+	if b.AttachError != "" && b.PVName != "" && at.handle != "" && m.SetsCodes(b.Attacher, s.At) && m.StoresCodes(s.At) {
 		r.attach(m, s, b, at)
 	}
 }

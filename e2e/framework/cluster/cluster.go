@@ -81,12 +81,32 @@ type DriverSpec struct {
 	Definition string
 }
 
+// Stored is one change of what the API server keeps, as the store has it.
+type Stored struct {
+	// Key is the object's place: "/registry/pods/<namespace>/<name>".
+	Key string
+	// Rev is the revision of the change.
+	Rev int64
+	// Created and Deleted say what the change was; neither is an update.
+	Created, Deleted bool
+	// Value is the object after the change, or before it when it was deleted, encoded as the API server encodes it.
+	Value []byte
+}
+
+// Remembering is a Cluster whose store can tell what changed, whatever became of the API server.
+type Remembering interface {
+	// Changes lists every change after one revision and up to another, which must exist, in order. The error says what is no longer known.
+	Changes(ctx context.Context, after, upTo int64) ([]Stored, error)
+}
+
 // Signal is a way to stop a component.
 type Signal string
 
 const (
 	// Terminate asks the component to end and waits; after 10 s it is killed.
 	Terminate Signal = "TERM"
+	// Brief asks it to end and kills it after a second: enough to end the requests at hand, not to wait for watches, which takes an API server a minute.
+	Brief Signal = "BRIEF"
 	// Kill ends it at once.
 	Kill Signal = "KILL"
 )

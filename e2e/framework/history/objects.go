@@ -75,6 +75,8 @@ type Pod struct {
 	Constrained bool `json:"constrained,omitempty"`
 	// Priority is spec.priority.
 	Priority int32 `json:"priority,omitempty"`
+	// Restarts is how often its containers were started again, in all.
+	Restarts int32 `json:"restarts,omitempty"`
 	// Disruption is the reason of DisruptionTarget=True ("PreemptionByScheduler"), "" otherwise.
 	Disruption string `json:"disruption,omitempty"`
 }

@@ -16,7 +16,9 @@ import (
 
 // resource is one kind of object: how to list and watch it, and what a history keeps of it.
 type resource struct {
-	name  string
+	name string
+	// place is where the API server keeps objects of the kind: "/registry/pods/".
+	place string
 	list  func(context.Context, metav1.ListOptions) (runtime.Object, error)
 	watch func(context.Context, metav1.ListOptions) (watch.Interface, error)
 	// describe returns the node that the object belongs to, "" for none, and the event's body around o.
@@ -32,6 +34,7 @@ type client[L runtime.Object] interface {
 func kind[T metav1.Object, L runtime.Object](name string, c client[L], describe func(T, history.Object) (string, any)) resource {
 	return resource{
 		name:  name,
+		place: placeOf(name),
 		list:  func(ctx context.Context, o metav1.ListOptions) (runtime.Object, error) { return c.List(ctx, o) },
 		watch: c.Watch,
 		describe: func(obj metav1.Object, o history.Object) (string, any, error) {
@@ -43,6 +46,14 @@ func kind[T metav1.Object, L runtime.Object](name string, c client[L], describe 
 			return node, body, nil
 		},
 	}
+}
+
+// placeOf is where the API server keeps a kind of object in etcd.
+func placeOf(name string) string {
+	if name == "nodes" {
+		name = "minions" // its name before v1
+	}
+	return "/registry/" + name + "/"
 }
 
 // resources lists what is recorded, one source each. Events are those of core/v1: the same objects are served by events.k8s.io.
@@ -125,6 +136,9 @@ func pod(p *corev1.Pod, o history.Object) (string, any) {
 			body.Claims = append(body.Claims, p.Name+"-"+v.Name) // the name that the ephemeral volume controller gives
 			body.Ephemeral++
 		}
+	}
+	for _, c := range p.Status.ContainerStatuses {
+		body.Restarts += c.RestartCount
 	}
 	for _, c := range p.Status.Conditions {
 		switch {

@@ -3,6 +3,7 @@ package observe
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -45,6 +46,8 @@ type stream struct {
 	timing
 	out    *history.Writer
 	scopes *scopes
+	// memory tells what a watch missed; nil where nothing does.
+	memory Memory
 	listed chan struct{} // closed when the first list is recorded
 
 	mu       sync.Mutex
@@ -62,9 +65,9 @@ type stream struct {
 	moved    chan struct{} // closed and replaced when something above moves
 }
 
-func newStream(r resource, t timing, out *history.Writer, s *scopes) *stream {
+func newStream(r resource, t timing, out *history.Writer, s *scopes, m Memory) *stream {
 	return &stream{
-		resource: r, timing: t, out: out, scopes: s,
+		resource: r, timing: t, out: out, scopes: s, memory: m,
 		listed: make(chan struct{}), moved: make(chan struct{}), objects: map[string]seen{}, restart: func() {},
 	}
 }
@@ -115,7 +118,17 @@ func (s *stream) relist(ctx context.Context) (bool, error) {
 	at := history.Now()
 	changes := s.difference(objects)
 	s.mu.Lock()
-	lost := s.lost
+	lost, after := s.lost, s.progress
+	s.mu.Unlock()
+	if lost != "" {
+		missed, err := s.remember(ctx, objects, after, revision(version))
+		if err == nil {
+			changes, lost = missed, ""
+		} else if !errors.Is(err, errNoMemory) {
+			lost = fmt.Sprintf("%s (%v)", lost, err)
+		}
+	}
+	s.mu.Lock()
 	if lost != "" {
 		lost += fmt.Sprintf(": changes after revision %d and up to %s may be lost; %d objects differ", s.progress, version, len(changes))
 	}

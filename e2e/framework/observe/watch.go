@@ -26,14 +26,14 @@ type Watches struct {
 // is seen as such. ctx bounds that start only; the watches then run until Close, so that a run that is cancelled still has its end on record.
 //
 // Each watch event is one history event: nothing is squashed. A broken watch continues after the last revision it saw. Where the API server
-// has dropped what came after that revision (as a restarted one has, for resources that it serves from its watch cache), the source gets a gap
-// event that says between which revisions changes may be missing, followed by what differs as ADDED, MODIFIED and DELETED; such a DELETED has
-// no Rev.
-func Watch(ctx context.Context, cfg *rest.Config, eventsDir, run string) (*Watches, error) {
-	return start(ctx, cfg, eventsDir, run, defaultTiming)
+// has dropped what came after that revision (as a restarted one has, for resources that it serves from its watch cache), m tells what was missed. Where
+// it cannot, or is nil, the source gets a gap event that says between which revisions changes may be missing, followed by what differs as ADDED, MODIFIED
+// and DELETED; such a DELETED has no Rev.
+func Watch(ctx context.Context, cfg *rest.Config, eventsDir, run string, m Memory) (*Watches, error) {
+	return start(ctx, cfg, eventsDir, run, defaultTiming, m)
 }
 
-func start(ctx context.Context, cfg *rest.Config, eventsDir, run string, t timing) (*Watches, error) {
+func start(ctx context.Context, cfg *rest.Config, eventsDir, run string, t timing, m Memory) (*Watches, error) {
 	cfg = rest.CopyConfig(cfg)
 	cfg.QPS, cfg.RateLimiter, cfg.Timeout = -1, nil, 0 // a time-out would end watches
 	cfg.UserAgent = "headroom-observe"
@@ -44,13 +44,13 @@ func start(ctx context.Context, cfg *rest.Config, eventsDir, run string, t timin
 	life, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	w := &Watches{cancel: cancel}
 	scopes := newScopes(c)
-	namespaces := newStream(scopes.resource(c), t, nil, scopes)
+	namespaces := newStream(scopes.resource(c), t, nil, scopes, m)
 	for _, r := range resources(c) {
 		out, err := history.Create(eventsDir, run, history.PrefixAPI+r.name)
 		if err != nil {
 			return nil, errors.Join(fmt.Errorf("watch the API: %w", err), w.Close())
 		}
-		w.streams = append(w.streams, newStream(r, t, out, scopes))
+		w.streams = append(w.streams, newStream(r, t, out, scopes, m))
 	}
 	// Namespaces first: their scopes are then known to the others.
 	for _, group := range [][]*stream{{namespaces}, w.streams} {

@@ -28,7 +28,7 @@ func startWatch(t *testing.T, f *fakeAPI) (*Watches, string) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
-	w, err := start(ctx, f.config(), dir, "run-1", testTiming)
+	w, err := start(ctx, f.config(), dir, "run-1", testTiming, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,7 +208,7 @@ func TestWatchSaysWhatKeptItFromStarting(t *testing.T) {
 		}
 		cancel()
 	}()
-	_, err := start(ctx, f.config(), t.TempDir(), "run-1", testTiming)
+	_, err := start(ctx, f.config(), t.TempDir(), "run-1", testTiming, nil)
 	if err == nil || !strings.Contains(err.Error(), "first list of namespaces: context canceled (last error: list namespaces:") {
 		t.Fatalf("want an error that names the list and its cause, got %v", err)
 	}

@@ -81,6 +81,7 @@ func Build(in Input) Report {
 		r.Doubts = append(r.Doubts, "nothing was judged: no requirement ended and no invariant was put to the test")
 	}
 	r.Summary = r.Summarise()
+	b.upgrades.judge(&r)
 	r.Conformance = r.conform(Conformance{
 		Driver: r.Driver, Version: b.driverVersion, Quota: cmp.Or(in.Header.Params.Driver.Limit, "backend"), Date: r.Started,
 	})
@@ -108,6 +109,7 @@ type builder struct {
 	environment []EnvironmentProblem
 	// expectations are those of the scenarios that were played.
 	expectations expectations
+	upgrades     upgrades
 	// driverVersion is what the driver answered to GetPluginInfo first.
 	driverVersion string
 	// quota is where the driver's limit comes from.
@@ -129,6 +131,7 @@ func (b *builder) observe(e history.Event) {
 	b.signals.Observe(e)
 	b.expectations.observe(e)
 	b.version(e)
+	b.upgrades.observe(e, &b.clock)
 	if e.Source == history.SourceFault {
 		b.fault(e)
 	}

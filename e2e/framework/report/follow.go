@@ -1,17 +1,12 @@
 package report
 
 import (
-	"bytes"
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -45,19 +40,18 @@ func Follow(ctx context.Context, eventsDir string, w io.Writer) error {
 
 type follower struct {
 	dir     string
-	files   map[string]*tail
+	files   map[string]*place
 	printer *Printer
 }
 
-func newFollower(dir string, w io.Writer) *follower {
-	return &follower{dir: dir, files: map[string]*tail{}, printer: Progress(w)}
+// place is how far a file has been read.
+type place struct {
+	history.Tail
+	line int
 }
 
-// tail is how far a file has been read.
-type tail struct {
-	offset int64
-	rest   []byte // of the line that is not yet whole
-	line   int
+func newFollower(dir string, w io.Writer) *follower {
+	return &follower{dir: dir, files: map[string]*place{}, printer: Progress(w)}
 }
 
 // read prints what is new in all files, in the order of its time.
@@ -71,10 +65,10 @@ func (f *follower) read() error {
 	for _, path := range paths {
 		t := f.files[path]
 		if t == nil {
-			t = &tail{}
+			t = &place{}
 			f.files[path] = t
 		}
-		lines, err := t.next(path)
+		lines, err := t.Next(path)
 		if err != nil {
 			return fmt.Errorf("follow: %w", err)
 		}
@@ -88,11 +82,8 @@ func (f *follower) read() error {
 			events = append(events, e)
 		}
 	}
-	slices.SortStableFunc(events, func(a, b history.Event) int {
-		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.Source, b.Source), cmp.Compare(a.Seq, b.Seq))
-	})
 	last := f.printer.clock.start
-	for _, e := range events {
+	for _, e := range history.Ordered(events) {
 		f.printer.Observe(e)
 		last = e.At
 	}
@@ -100,34 +91,6 @@ func (f *follower) read() error {
 		f.printer.Note(last, d)
 	}
 	return nil
-}
-
-// next returns the whole lines that were appended since the last call.
-func (t *tail) next(path string) ([][]byte, error) {
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer file.Close() // read only: closing has nothing to lose
-	if _, err := file.Seek(t.offset, io.SeekStart); err != nil {
-		return nil, err
-	}
-	b, err := io.ReadAll(file)
-	if err != nil {
-		return nil, err
-	}
-	t.offset += int64(len(b))
-	b = append(t.rest, b...)
-	whole := bytes.LastIndexByte(b, '\n') + 1
-	t.rest = slices.Clone(b[whole:])
-	var lines [][]byte
-	for line := range bytes.Lines(b[:whole]) {
-		lines = append(lines, line)
-	}
-	return lines, nil
 }
 
 // globQuote takes the meaning from the characters of dir that Glob would read as a pattern.

@@ -62,6 +62,8 @@ type Report struct {
 	Rules        []Rule            `json:"rules,omitempty" yaml:"rules,omitempty"`
 	Requirements []Requirement     `json:"requirements" yaml:"requirements"`
 	Invariants   []InvariantResult `json:"invariants" yaml:"invariants"`
+	// Upgrade is the walk over versions that the run took, nil for none.
+	Upgrade *Upgrade `json:"upgrade,omitempty" yaml:"upgrade,omitempty"`
 	// Signals are figures of the run. They fail nothing.
 	Signals signals.Signals `json:"signals" yaml:"signals"`
 	Harness Harness         `json:"harness" yaml:"harness"`

@@ -18,7 +18,7 @@ import (
 const syncTimeout = 15 * time.Second
 
 // AuditLog is where the API server's audit log lies in a run directory.
-func auditLog(dir string) string { return filepath.Join(dir, "logs", "audit.log") }
+func AuditLog(dir string) string { return filepath.Join(dir, "logs", "audit.log") }
 
 // Done is closed when the cluster has ended by itself; nil where that cannot be known.
 func (s *Session) Done() <-chan struct{} {
@@ -84,7 +84,7 @@ func (s *Session) collect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.Problem("read the audit log", observe.Audit(auditLog(s.Dir), s.events(), s.Header.Run, pairs))
+	s.Problem("read the audit log", observe.Audit(AuditLog(s.Dir), s.events(), s.Header.Run, pairs))
 	s.unpublish()
 	return history.Merge(s.events(), s.Header, filepath.Join(s.Dir, report.FileHistory))
 }

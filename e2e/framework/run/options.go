@@ -23,6 +23,7 @@ import (
 	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind"
+	"headroom/e2e/framework/cluster/local"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/scenario"
 	"headroom/e2e/framework/versions"
@@ -46,6 +47,12 @@ type Options struct {
 	// Components are versions of single components, and Gates their feature gates.
 	Components map[string]versions.Version
 	Gates      map[string]map[string]bool
+	// Later are Kubernetes versions that components will be swapped to; their gates are checked and their executables got with the others.
+	Later []versions.Version
+	// NewDriver is the definition that plays the driver's releases from 2 on; "" means that the driver plays them itself.
+	NewDriver string
+	// NodeLease is how long a kubelet's lease is good for; 0 means the kubelet's default.
+	NodeLease time.Duration
 	// AllowUnsupportedSkew runs versions together that the Kubernetes version skew policy does not support.
 	AllowUnsupportedSkew bool
 	// From says where binaries come from that the cache does not have.
@@ -74,28 +81,46 @@ type plan struct {
 	definition *drivers.Definition
 	topology   kind.Topology
 	reference  string // what drivers.Load takes, with an absolute path
+	newRelease string // the same for NewDriver, "" where it is the driver itself
 	header     history.Header
 	// executables are those of the local provider's components, by name.
 	executables map[string]string
+	// later are those of the versions that components will be swapped to.
+	later local.Binaries
+}
+
+// Check refuses what Start would refuse before it starts anything, but for a run directory that cannot be used. Its errors are *cluster.InputError.
+func Check(o Options) error {
+	_, err := check(o)
+	return err
 }
 
 // prepare checks everything that can be checked before anything starts, and makes the run directory last.
 func prepare(o Options) (*plan, error) {
+	p, err := check(o)
+	if err != nil {
+		return nil, err
+	}
+	return p, MakeRunDir(p.RunDir)
+}
+
+func check(o Options) (*plan, error) {
 	if o.Out == nil {
 		o.Out = io.Discard
 	}
 	if o.Driver == "" {
 		o.Driver = "steady"
 	}
-	p := &plan{Options: o, reference: o.Driver}
+	p := &plan{Options: o}
 	var err error
 	if p.definition, err = drivers.Load(o.Driver); err != nil {
 		return nil, &cluster.InputError{Err: err}
 	}
-	if _, err := os.Stat(o.Driver); err == nil && p.definition.Name != o.Driver {
-		if p.reference, err = filepath.Abs(o.Driver); err != nil {
-			return nil, &cluster.InputError{Err: err}
-		}
+	if p.reference, err = absolute(o.Driver, p.definition); err != nil {
+		return nil, &cluster.InputError{Err: err}
+	}
+	if err := p.checkNewDriver(); err != nil {
+		return nil, err
 	}
 	if p.definition.Figures, err = Override(p.definition.Figures, o.Figures); err != nil {
 		return nil, &cluster.InputError{Err: err, Remedy: "correct driver.figures of the scenario"}
@@ -140,7 +165,34 @@ func prepare(o Options) (*plan, error) {
 		Schema: history.Schema, Run: p.run, Seed: p.Seed, Provider: p.Provider, Topology: p.topology.Name, Versions: map[string]string{},
 		Params: history.Params{Slack: history.Duration(stretch(DefaultSlack, p.Scale)), Driver: p.definition.Params()},
 	}
-	return p, MakeRunDir(p.RunDir)
+	return p, nil
+}
+
+// absolute is what drivers.Load takes for a definition wherever it is called.
+func absolute(nameOrPath string, d *drivers.Definition) (string, error) {
+	if _, err := os.Stat(nameOrPath); err == nil && d.Name != nameOrPath {
+		return filepath.Abs(nameOrPath)
+	}
+	return nameOrPath, nil
+}
+
+// checkNewDriver loads the driver's new release. It must have the same processes as the old one.
+func (p *plan) checkNewDriver() error {
+	if p.NewDriver == "" || p.NewDriver == p.Driver {
+		return nil
+	}
+	to, err := drivers.Load(p.NewDriver)
+	if err != nil {
+		return &cluster.InputError{Err: err}
+	}
+	if to.HasController() != p.definition.HasController() {
+		return &cluster.InputError{Err: fmt.Errorf("driver %q has a controller of its own: %t, and its new release %q: %t; want the same of both", p.definition.Name, p.definition.HasController(), to.Name, to.HasController())}
+	}
+	p.newRelease, err = absolute(p.NewDriver, to)
+	if err != nil {
+		return &cluster.InputError{Err: err}
+	}
+	return nil
 }
 
 // MakeRunDir makes an empty run directory, or takes an empty one. Its errors are *cluster.InputError.

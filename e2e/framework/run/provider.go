@@ -41,6 +41,9 @@ func (p *plan) checkProvider() (err error) {
 			Remedy: "choose --provider local, or a definition with limit: backend, without volumes and nodeIDs",
 		}
 	}
+	if len(p.Later) > 0 || p.NewDriver != "" {
+		return &cluster.InputError{Err: errors.New("provider kind: versions do not change while a cluster runs"), Remedy: "choose --provider local"}
+	}
 	if len(p.Components)+len(p.Gates) > 0 {
 		return &cluster.InputError{
 			Err:    errors.New("provider kind: a node runs one version of Kubernetes with the gates of its configuration: no single component can be chosen"),
@@ -103,16 +106,28 @@ func (p *plan) local(paths binaries.Paths) (cluster.Provider, error) {
 	o := local.Options{
 		Run: p.run, RunDir: p.RunDir, Seed: p.Seed, Port: p.Port, Binaries: local.Binaries{}, Versions: map[string]versions.Version{},
 		Drivers: map[string]string{p.definition.Name: p.reference}, Fetch: p.fetch, Gates: p.Gates,
-		Scale: p.Scale,
+		Scale: p.Scale, NodeLease: p.NodeLease,
 	}
 	if p.Figures != (scenario.Figures{}) {
 		o.Figures = map[string]drivers.Figures{p.definition.Name: p.definition.Figures}
+	}
+	if p.newRelease != "" {
+		key := p.definition.Name + "/2"
+		o.Drivers[key], o.NewRelease = p.newRelease, map[string]string{p.definition.Name: key}
+		if p.Figures != (scenario.Figures{}) {
+			o.Figures[key] = p.definition.Figures
+		}
 	}
 	p.executables = map[string]string{}
 	for name, b := range paths {
 		p.executables[name] = b.Path
 		o.Binaries[name] = map[versions.Version]string{b.Version: b.Path}
 		o.Versions[name] = b.Version
+	}
+	for name, byVersion := range p.later {
+		for v, path := range byVersion {
+			o.Binaries[name][v] = path
+		}
 	}
 	return local.New(o)
 }

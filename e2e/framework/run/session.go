@@ -110,7 +110,7 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 	}
 	alive, release := while(ctx, s.Cluster.Done())
 	defer release()
-	if s.owner.watches, err = observe.Watch(alive, s.Cluster.RESTConfig(), s.events(), p.run); err != nil {
+	if s.owner.watches, err = observe.Watch(alive, s.Cluster.RESTConfig(), s.events(), p.run, memoryOf(s.Cluster)); err != nil {
 		return nil, cluster.Environment("watch the cluster", err)
 	}
 	s.observe(func(ctx context.Context) error { return observe.Probe(ctx, s.Cluster.RESTConfig(), s.events(), p.run) })
@@ -120,6 +120,21 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 	}
 	s.Phase("steady")
 	return s, nil
+}
+
+// memoryOf is what the cluster's store remembers; nil where it cannot be asked.
+func memoryOf(c cluster.Cluster) observe.Memory {
+	if r, ok := c.(cluster.Remembering); ok {
+		return r.Changes
+	}
+	return nil
+}
+
+// While calls f with a context that ends with the cluster as well.
+func (s *Session) While(ctx context.Context, f func(context.Context)) {
+	ctx, release := while(ctx, s.Done())
+	defer release()
+	f(ctx)
 }
 
 // errEnded is the cause of what the cluster's end cut short.
@@ -232,6 +247,15 @@ func (s *Session) Problem(op string, err error) {
 	}
 	s.problems = append(s.problems, p)
 }
+
+// Writer opens the history of a further source of the run; its caller closes it.
+func (s *Session) Writer(source string) (*history.Writer, error) {
+	w, err := history.Create(s.events(), s.Header.Run, source)
+	return w, cluster.Environment("open the history", err)
+}
+
+// EventsDir is where the run's writers write while it goes on.
+func (s *Session) EventsDir() string { return s.events() }
 
 func (s *Session) events() string { return filepath.Join(s.Dir, "events") }
 

@@ -12,6 +12,7 @@ import (
 
 	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/cluster/local"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/versions"
 )
@@ -67,6 +68,26 @@ func (p *plan) checkVersions() error {
 			return &cluster.InputError{Err: fmt.Errorf("%s: %w", component, err)}
 		}
 	}
+	if err := p.checkGates(of); err != nil {
+		return err
+	}
+	for _, v := range p.Later {
+		release, err := table.Lookup(v)
+		if err != nil {
+			return &cluster.InputError{Err: err}
+		}
+		if err := p.checkGates(release.Of().Versions()); err != nil {
+			return err
+		}
+	}
+	if err := table.Skew.Check(all); err != nil && !p.AllowUnsupportedSkew {
+		return &cluster.InputError{Err: err, Remedy: "choose other versions, or add --allow-unsupported-skew to see what comes of it"}
+	}
+	return nil
+}
+
+// checkGates refuses gates that components of these versions do not take.
+func (p *plan) checkGates(of map[string]versions.Version) error {
 	for _, component := range slices.Sorted(maps.Keys(p.Gates)) {
 		v, known := of[component]
 		if !known {
@@ -74,13 +95,10 @@ func (p *plan) checkVersions() error {
 		}
 		for _, gate := range slices.Sorted(maps.Keys(p.Gates[component])) {
 			var bad *versions.GateError
-			if err := table.CheckGate(component, v, gate, p.Gates[component][gate]); errors.As(err, &bad) {
+			if err := versions.Embedded().CheckGate(component, v, gate, p.Gates[component][gate]); errors.As(err, &bad) {
 				return &cluster.InputError{Err: err, Remedy: bad.Remedy()}
 			}
 		}
-	}
-	if err := table.Skew.Check(all); err != nil && !p.AllowUnsupportedSkew {
-		return &cluster.InputError{Err: err, Remedy: "choose other versions, or add --allow-unsupported-skew to see what comes of it"}
 	}
 	return nil
 }
@@ -142,11 +160,54 @@ func (p *plan) ensureBinaries(ctx context.Context) (binaries.Paths, error) {
 		}
 		maps.Copy(paths, got)
 	}
+	if err := p.ensureLater(ctx); err != nil {
+		return nil, err
+	}
 	for name, b := range paths {
 		p.header.Versions[name] = b.Version.String()
 	}
 	maps.Copy(p.header.Versions, gateValues(p.Gates))
 	return paths, writeJSON(filepath.Join(p.RunDir, report.FileHeader), p.header)
+}
+
+// ensureLater gets the executables that components will be swapped to.
+func (p *plan) ensureLater(ctx context.Context) error {
+	p.later = local.Binaries{}
+	for _, v := range p.Later {
+		got, err := binaries.Ensure(ctx, binaries.Options{Cache: p.Cache, Kubernetes: v, Components: versions.Versioned, From: p.From, Out: p.Out})
+		if err != nil {
+			return err
+		}
+		for name, b := range got {
+			if p.later[name] == nil {
+				p.later[name] = map[versions.Version]string{}
+			}
+			p.later[name][b.Version] = b.Path
+		}
+	}
+	return nil
+}
+
+// Obtainable refuses a run whose executables the cache does not have where nothing else may be asked for them.
+func Obtainable(ctx context.Context, o Options) error {
+	if o.From.Mode != binaries.FromCache {
+		return nil
+	}
+	for _, v := range append([]versions.Version{o.Kubernetes}, o.Later...) {
+		all, err := binaries.List(ctx, binaries.Options{Cache: o.Cache, Kubernetes: v, From: o.From})
+		if err != nil {
+			return err
+		}
+		for _, s := range all {
+			if s.State != binaries.Cached && (slices.Contains(versions.Versioned, s.Component.Name) || s.Component.Name == "etcd") {
+				return &cluster.InputError{
+					Err:    fmt.Errorf("kubernetes %s: %s %s is %s in the cache, and --binaries cache makes nothing", v, s.Component.Name, s.Component.Version, s.State),
+					Remedy: fmt.Sprintf("bring it here with `headroom binaries fetch --kubernetes %s`, or choose another --binaries", v.Number()),
+				}
+			}
+		}
+	}
+	return nil
 }
 
 // fetch gets a component's executable at another version, for upgrades.

@@ -45,6 +45,7 @@ type components struct {
 	states    table[string, string]
 	kubelets  table[string, string] // node -> version
 	servers   Timeline[string]      // kube-apiserver versions
+	attachers table[string, string] // driver -> version of its external-attacher
 	runFaults []*RunFault
 	injected  map[string]*RunFault // by Op
 	trouble   map[string]Spans     // node -> disturbances, cached by Disturbed
@@ -54,7 +55,7 @@ type components struct {
 
 func newComponents() components {
 	return components{
-		states: table[string, string]{}, kubelets: table[string, string]{}, injected: map[string]*RunFault{}, trouble: map[string]Spans{},
+		states: table[string, string]{}, kubelets: table[string, string]{}, attachers: table[string, string]{}, injected: map[string]*RunFault{}, trouble: map[string]Spans{},
 	}
 }
 
@@ -72,6 +73,9 @@ func (c *components) foldComponent(e history.Event, b *history.Component, calls 
 	}
 	if b.Version != "" && kind == "kube-apiserver" {
 		c.servers.set(e.At, b.Version, e.Ref())
+	}
+	if b.Version != "" && kind == "csi-attacher" {
+		c.attachers.of(node).set(e.At, b.Version, e.Ref())
 	}
 	// A kubelet that went away takes its registrations with it; the next one registers anew. A paused one keeps them.
 	if kind == "kubelet" && b.State != "paused" && b.State != "resumed" && b.State != "ready" {

@@ -41,6 +41,15 @@ func (m *Model) StoresCodes(t time.Duration) bool {
 	return m.works(versions.ErrorCodeStored, m.serverVersion(t))
 }
 
+// SetsCodes says whether the external-attacher of driver passes on the code of a failed attach at t.
+func (m *Model) SetsCodes(driver string, t time.Duration) bool {
+	version := m.header.Versions[versions.AttacherComponent]
+	if p, ok := m.attachers[driver].At(t); ok {
+		version = p.Value
+	}
+	return m.works(versions.ErrorCodeSet, version)
+}
+
 func (m *Model) serverVersion(t time.Duration) string {
 	if p, ok := m.servers.At(t); ok {
 		return p.Value

@@ -154,6 +154,10 @@ func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Cont
 	})
 	a.fronts[d.Name] = f
 	p := a.process("driver@"+a.cfg.Node+"/"+d.Name, "", func(release versions.Version) (*exec.Cmd, error) {
+		def, err := cell.release(d.Definition, release)
+		if err != nil {
+			return nil, err
+		}
 		i := i
 		i.Release = string(release)
 		return def.NodeCommand(i)

@@ -104,7 +104,11 @@ func (c *cell) route(nodeID, driver string) string {
 }
 
 func (c *cell) startController(ctx context.Context, d *driverController, def *drivers.Definition, name, socket string) error {
-	p := c.process("driver-controller@"+name, "", func(versions.Version) (*exec.Cmd, error) {
+	p := c.process("driver-controller@"+name, "", func(release versions.Version) (*exec.Cmd, error) {
+		def, err := c.cfg.release(d.definition, release)
+		if err != nil {
+			return nil, err
+		}
 		return def.ControllerCommand(drivers.Instance{
 			Endpoint: "unix://" + socket, DriverName: name, StateDir: filepath.Join(controllerDir(name), "state"),
 			Backend: "http://" + quotaData, Seed: c.cfg.Seed,

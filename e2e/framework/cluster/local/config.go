@@ -52,6 +52,10 @@ type cellConfig struct {
 	Gates map[string]map[string]bool `json:"gates,omitempty"`
 	// Drivers maps what DriverSpec.Definition may name to what drivers.Load takes.
 	Drivers map[string]string `json:"drivers"`
+	// NewRelease maps a definition to the one that plays its releases from 2 on.
+	NewRelease map[string]string `json:"newRelease,omitempty"`
+	// LeaseSeconds is how long a kubelet's lease is good for; 0 is its default.
+	LeaseSeconds int `json:"leaseSeconds,omitempty"`
 	// Figures replace the declared figures of drivers, by definition.
 	Figures map[string]drivers.Figures `json:"figures,omitempty"`
 	// Preserve are directories that must stay visible when /var/lib is covered by the cell's own.
@@ -121,6 +125,17 @@ func (c *cellConfig) driver(name string) (*drivers.Definition, error) {
 		def.Figures = figures
 	}
 	return def, err
+}
+
+// firstRelease is the release of a driver that everything begins with.
+const firstRelease = "1"
+
+// release loads the definition that plays a release of a driver; "" is the first.
+func (c *cellConfig) release(name string, release versions.Version) (*drivers.Definition, error) {
+	if to, ok := c.NewRelease[name]; ok && release != "" && release != firstRelease {
+		name = to
+	}
+	return c.driver(name)
 }
 
 // startLimit bounds the start of a driver's process that has d of its own, 0 for none.

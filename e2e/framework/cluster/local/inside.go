@@ -154,6 +154,7 @@ func (c *cell) handler() http.Handler {
 		os.Exit(code)
 	})
 	mux.HandleFunc("GET /metrics/{component}", c.serveMetrics)
+	mux.Handle("POST "+etcdWatch, httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: etcdClient}))
 	// The backend's control interface shares the socket, so that the host needs no second way in.
 	mux.Handle("/control/", httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: quotaControl}))
 	return mux

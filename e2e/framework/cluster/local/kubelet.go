@@ -76,6 +76,9 @@ func (a *agent) kubeletConfiguration(dir, runtime string) map[string]any {
 	if score, err := oomScore(); err == nil {
 		c["oomScoreAdj"] = score
 	}
+	if seconds := a.cfg.Cell.LeaseSeconds; seconds > 0 {
+		c["nodeLeaseDurationSeconds"] = seconds
+	}
 	if a.cfg.Cell.Rootless {
 		c["featureGates"] = map[string]bool{"KubeletInUserNamespace": true}
 	}

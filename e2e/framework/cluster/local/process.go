@@ -22,8 +22,9 @@ import (
 const (
 	// startTimeout bounds the time from a process's start to its first healthy answer.
 	startTimeout = 60 * time.Second
-	// stopTimeout is how long a terminated process may take before it is killed.
-	stopTimeout = 10 * time.Second
+	// stopTimeout is how long a terminated process may take before it is killed, and briefTimeout how long one that is to go briefly.
+	stopTimeout  = 10 * time.Second
+	briefTimeout = time.Second
 	// healthInterval is the time between two health checks of a starting process.
 	healthInterval = 25 * time.Millisecond
 	// tailLines is how much of a log goes into an error.
@@ -200,18 +201,29 @@ func (p *process) end(how cluster.Signal) string {
 	p.run = nil
 	close(e.stopping)
 	group := -e.cmd.Process.Pid
-	if how == cluster.Terminate && !e.ended() {
+	if grace := graceOf(how); grace > 0 && !e.ended() {
 		// A paused process would not see the signal. ESRCH means that it is gone, which is what is wanted.
 		_ = syscall.Kill(group, syscall.SIGCONT)
 		_ = syscall.Kill(group, syscall.SIGTERM)
 		select {
 		case <-e.done:
-		case <-time.After(stopTimeout):
+		case <-time.After(grace):
 		}
 	}
 	_ = syscall.Kill(group, syscall.SIGKILL)
 	<-e.done
 	return exitText(e.exit)
+}
+
+// graceOf is how long a process may take to end by itself.
+func graceOf(how cluster.Signal) time.Duration {
+	switch how {
+	case cluster.Terminate:
+		return stopTimeout
+	case cluster.Brief:
+		return briefTimeout
+	}
+	return 0
 }
 
 // pause and resume stop and continue the whole process group.

@@ -43,6 +43,10 @@ type Options struct {
 	Fetch func(ctx context.Context, component string, v versions.Version) (string, error)
 	// Drivers maps what DriverSpec.Definition may name to what drivers.Load takes; a path must be absolute.
 	Drivers map[string]string
+	// NewRelease maps a key of Drivers to the one whose definition plays its releases from 2 on; a driver that is not in it plays them itself.
+	NewRelease map[string]string
+	// NodeLease is how long a kubelet's lease is good for, which it renews four times as often; 0 means the kubelet's default. Whole seconds.
+	NodeLease time.Duration
 	// Gates are feature gates by component kind.
 	Gates map[string]map[string]bool
 	// Figures replace the declared figures of drivers, by the key of Drivers.
@@ -169,7 +173,7 @@ func (c *Cluster) RemoveDriver(ctx context.Context, name string) error {
 	return cluster.Environment("remove driver "+name, c.control.call(ctx, "/drivers/remove", driverName{Name: name}, nil))
 }
 
-// SetEndpoint changes what one component's way to the API server does: "pass", "refuse", "hang" or "impostor".
+// SetEndpoint changes what one component's way to the API server does: "pass", "refuse", "hang", "no-request", "no-answer" or "impostor".
 func (c *Cluster) SetEndpoint(ctx context.Context, component, mode string) error {
 	return c.endpoint(ctx, endpointRequest{Component: component, Mode: endpointMode(mode)})
 }
@@ -282,7 +286,7 @@ func (p *component) Resume(ctx context.Context) error { return p.act(ctx, action
 // that it is given.
 func (p *component) Start(ctx context.Context, v versions.Version) error {
 	a := action{Do: "start", Version: v}
-	if v != "" && v != p.Version() && kindOf(p.ID()) != "driver" {
+	if v != "" && v != p.Version() && slices.Contains(Components, kindOf(p.ID())) {
 		if p.cluster.options.Fetch == nil {
 			return fmt.Errorf("start %s at %s: this run has no source of other versions than %s", p.ID(), v, p.Version())
 		}

@@ -102,6 +102,7 @@ func (p *Provider) cellConfig() (cellConfig, error) {
 	return cellConfig{
 		Run: p.options.Run, RunDir: p.options.RunDir, Rootless: os.Geteuid() != 0, Binaries: p.options.Binaries, Versions: p.options.Versions,
 		Drivers: p.options.Drivers, Preserve: preserve, Seed: p.options.Seed, Gates: p.options.Gates, Figures: p.options.Figures,
+		NewRelease: p.options.NewRelease, LeaseSeconds: int(p.options.NodeLease / time.Second),
 		Scale: p.options.Scale,
 	}, err
 }

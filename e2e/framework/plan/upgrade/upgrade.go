@@ -24,8 +24,10 @@ type Options struct {
 	From, To versions.Version
 	// Nodes is how many there are, Canaries how many of them are upgraded first.
 	Nodes, Canaries int
-	// Bake is how long the canaries are watched before the other nodes follow.
+	// Bake is how long the cluster is watched after its canaries have a new kubelet, after they have a new driver, and after the period is set.
 	Bake time.Duration
+	// Controller says that the driver has a controller process of its own, which changes its release before the nodes do.
+	Controller bool
 	// RollbackAfter is the number of the step after which everything is rolled back; 0 lets the seed choose, and a negative number plans no rollback.
 	RollbackAfter int
 	// Again upgrades once more after the rollback.
@@ -59,7 +61,7 @@ type Step struct {
 	// Leg is the part of the walk: "upgrade", "rollback" or "upgrade again".
 	Leg string
 	Do  Action
-	// Target is a component kind, a node as "node/2", or "" for the whole cluster.
+	// Target is a component kind, a node as "node/2", "controller" for the driver's, or "" for the whole cluster.
 	Target string
 	// From and To are versions of a component, or releases of a driver; "" where nothing changes its version.
 	From, To versions.Version
@@ -74,6 +76,9 @@ const (
 	oldDriver versions.Version = "1"
 	newDriver versions.Version = "2"
 )
+
+// controller is the target of the step that changes the release of a driver's controller.
+const controller = "controller"
 
 // maxNodes keeps a plan to what one machine can run.
 const maxNodes = 50
@@ -124,6 +129,11 @@ func hops(table versions.Table, from, to versions.Version) ([]versions.Version, 
 	return all, nil
 }
 
+// Through lists the versions that components pass on the way, To included.
+func (u Options) Through() ([]versions.Version, error) {
+	return hops(versions.Embedded(), u.From, u.To)
+}
+
 // Steps plans the walk: the upgrade, and where it is wanted the rollback in reverse and the second upgrade.
 func (u Options) Steps() ([]Step, error) {
 	if err := u.Check(); err != nil {
@@ -164,7 +174,7 @@ func leg(name string, steps []Step) []Step {
 }
 
 // upgrade is the way up, as KEP-4876 and the version skew policy order it: attacher, API server, then controller manager and scheduler, one minor release
-// after the other; canary nodes, a bake, the other nodes; then the driver; and the period when all that act on it are there.
+// after the other; canary nodes, a bake, the other nodes; then the driver in the same way; and the period when all that act on it are there.
 func (u Options) upgrade(random *rand.Rand) ([]Step, error) {
 	table := versions.Embedded()
 	from, err := table.Lookup(u.From)
@@ -204,10 +214,22 @@ func (u Options) upgrade(random *rand.Rand) ([]Step, error) {
 	for _, n := range others {
 		steps = append(steps, u.node(n)...)
 	}
-	for _, n := range slices.Concat(canaries, others) {
-		steps = append(steps, Step{Do: Driver, Target: nodeName(n), From: oldDriver, To: newDriver})
+	if u.Controller {
+		steps = append(steps, release(controller))
 	}
-	return append(steps, Step{Do: SetPeriod}), nil
+	for _, n := range canaries {
+		steps = append(steps, release(nodeName(n)))
+	}
+	steps = append(steps, Step{Do: Bake, For: u.Bake})
+	for _, n := range others {
+		steps = append(steps, release(nodeName(n)))
+	}
+	return append(steps, Step{Do: SetPeriod}, Step{Do: Bake, For: u.Bake}), nil
+}
+
+// release is the step to the driver's new release.
+func release(target string) Step {
+	return Step{Do: Driver, Target: target, From: oldDriver, To: newDriver}
 }
 
 func nodeName(n int) string { return fmt.Sprintf("node/%d", n+1) }

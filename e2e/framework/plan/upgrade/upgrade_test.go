@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +16,7 @@ import (
 var update = flag.Bool("update", false, "write the golden files instead of comparing with them")
 
 func options(change func(*Options)) Options {
-	o := Options{From: "v1.34.4", To: "v1.36.3", Nodes: 4, Canaries: 1, Bake: 2 * time.Minute, Again: true, Seed: 42}
+	o := Options{From: "v1.34.4", To: "v1.36.3", Nodes: 4, Canaries: 1, Bake: 2 * time.Minute, Again: true, Controller: true, Seed: 42}
 	if change != nil {
 		change(&o)
 	}
@@ -29,6 +30,7 @@ func TestGolden(t *testing.T) {
 		"no-rollback":          func(o *Options) { o.RollbackAfter, o.Again = -1, false },
 		"rollback-from-drain":  func(o *Options) { o.RollbackAfter, o.Again = 7, false },
 		"rollback-at-the-end":  func(o *Options) { o.RollbackAfter, o.Again, o.Nodes = 16, false, 2 },
+		"no-controller":        func(o *Options) { o.Controller, o.RollbackAfter, o.Again = false, -1, false },
 		"attacher-and-one-hop": func(o *Options) { o.From, o.To, o.Nodes, o.RollbackAfter, o.Again = "v1.36.3", "v1.37.2", 2, -1, false },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -65,6 +67,9 @@ type cluster struct {
 func newCluster(o Options) *cluster {
 	from, _ := versions.Lookup(o.From)
 	c := &cluster{components: from.Of().Versions(), kubelets: map[string]versions.Version{}, drivers: map[string]versions.Version{}, drained: map[string]bool{}}
+	if o.Controller {
+		c.drivers[controller] = oldDriver
+	}
 	for i := range o.Nodes {
 		c.kubelets[nodeName(i)], c.drivers[nodeName(i)] = o.From, oldDriver
 	}
@@ -282,5 +287,19 @@ func TestSeedsDiffer(t *testing.T) {
 	}
 	if len(plans) < 10 {
 		t.Errorf("want seeds to differ, got %d plans of 20", len(plans))
+	}
+}
+
+// TestSkippedMinor plans with a table that lacks a release between the two.
+func TestSkippedMinor(t *testing.T) {
+	table := versions.Embedded()
+	table.Kubernetes = slices.DeleteFunc(slices.Clone(table.Kubernetes), func(r versions.Release) bool { return r.Version.Minor() == 35 })
+	_, err := hops(table, "v1.34.4", "v1.36.3")
+	const want = "kube-apiserver must be upgraded one minor version at a time, not 2 (Kubernetes version skew policy); kind-configs/versions.yaml has no release in between"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("want %q, got %v", want, err)
+	}
+	if through, err := options(nil).Through(); err != nil || !slices.Equal(through, []versions.Version{"v1.35.4", "v1.36.3"}) {
+		t.Errorf("want the way over v1.35.4 to v1.36.3, got %v (%v)", through, err)
 	}
 }

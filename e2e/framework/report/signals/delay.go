@@ -19,11 +19,12 @@ type Delay struct {
 	MaxSeconds float64 `json:"maxSeconds" yaml:"maxSeconds"`
 	// Superseded changes were followed by another one, or by the end of the driver's entry, before they arrived.
 	Superseded int `json:"superseded" yaml:"superseded"`
-	// Open changes had not arrived when the history ended.
-	Open int `json:"open" yaml:"open"`
+	// Open changes had not arrived when the history ended; OldestOpenSeconds is for how long the oldest of them had been on its way.
+	Open              int     `json:"open" yaml:"open"`
+	OldestOpenSeconds float64 `json:"oldestOpenSeconds,omitempty" yaml:"oldestOpenSeconds,omitempty"`
 }
 
-func updateDelay(m *model.Model) Delay {
+func updateDelay(m *model.Model, from time.Duration) Delay {
 	var d Delay
 	var took []time.Duration
 	for _, name := range m.CSINodes() {
@@ -35,7 +36,7 @@ func updateDelay(m *model.Model) Delay {
 			}
 			points := m.Quota(node).Points()
 			for i := 1; i < len(points); i++ {
-				took = d.change(took, points[i-1:], revs, driver, m.After(name, points[i].At))
+				took = d.change(took, points[i-1:], revs, driver, m.After(name, points[i].At), from, m.End())
 			}
 		}
 	}
@@ -58,13 +59,16 @@ func driversOf(revs []*model.Revision) map[string]string {
 	return out
 }
 
-// change follows the second of points, the first being what held before it. next is the index of the first state that came into force after it.
-func (d *Delay) change(took []time.Duration, points []model.Point[*history.Quota], revs []*model.Revision, driver string, next int) []time.Duration {
+// change follows the second of points, the first being what held before it. next is the index of the first state that came into force after it. What had
+// arrived, or was superseded, before from is left out.
+func (d *Delay) change(
+	took []time.Duration, points []model.Point[*history.Quota], revs []*model.Revision, driver string, next int, from, last time.Duration,
+) []time.Duration {
 	before, now := points[0], points[1]
 	if before.Value == nil || now.Value == nil || before.Value.Usable() == now.Value.Usable() || next == 0 {
 		return took
 	}
-	want := model.CountOf(max(1, now.Value.Usable()))
+	want := countFor(now.Value)
 	if e, ok := revs[next-1].Entry(driver); !ok || model.SameCount(e.Count, want) {
 		return took
 	}
@@ -81,17 +85,22 @@ func (d *Delay) change(took []time.Duration, points []model.Point[*history.Quota
 		}
 		e, ok := r.Entry(driver)
 		if !ok {
-			superseded = true
+			end, superseded = r.At, true
 			break
 		}
 		if model.SameCount(e.Count, want) {
+			if r.At < from {
+				return took
+			}
 			return append(took, r.At-now.At)
 		}
 	}
-	if superseded {
+	switch {
+	case superseded && end >= from:
 		d.Superseded++
-	} else {
+	case !superseded:
 		d.Open++
+		d.OldestOpenSeconds = max(d.OldestOpenSeconds, inSeconds(last-now.At))
 	}
 	return took
 }

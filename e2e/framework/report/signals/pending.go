@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants/model"
@@ -19,31 +20,31 @@ type Reason struct {
 	Pods   int    `json:"pods" yaml:"pods"`
 }
 
-// pending maps a reason to the UIDs of the pods that had it.
-type pending map[string]map[string]bool
+// pending maps a reason to the UIDs of the pods that had it, with when each had it last.
+type pending map[string]map[string]time.Duration
 
-func (p pending) add(reason, uid string) {
+func (p pending) add(reason, uid string, at time.Duration) {
 	if p[reason] == nil {
-		p[reason] = map[string]bool{}
+		p[reason] = map[string]time.Duration{}
 	}
-	p[reason][uid] = true
+	p[reason][uid] = at
 }
 
 func (p pending) pod(e history.Event, b *history.Pod) {
 	uid := cmp.Or(b.UID, e.Key)
 	if b.PodPhase == "Failed" && b.Reason != "" {
-		p.add("rejected: "+b.Reason, uid)
+		p.add("rejected: "+b.Reason, uid, e.At)
 	}
 	if b.PodPhase != "Pending" || b.Type == "DELETED" {
 		return
 	}
 	for _, reason := range unschedulable(b.Unschedulable) {
-		p.add(reason, uid)
+		p.add(reason, uid, e.At)
 	}
 }
 
 // attachment counts the pods that wait on a node for an attach that failed.
-func (p pending) attachment(m *model.Model, b *history.VolumeAttachment) {
+func (p pending) attachment(m *model.Model, e history.Event, b *history.VolumeAttachment) {
 	if b.AttachError == "" && b.AttachCode == nil || b.Attached || b.Type == "DELETED" {
 		return
 	}
@@ -53,7 +54,7 @@ func (p pending) attachment(m *model.Model, b *history.VolumeAttachment) {
 	}
 	for _, pod := range m.PodsOn(b.NodeName, b.PVName) {
 		if pod.PodPhase == "Pending" {
-			p.add(reason, cmp.Or(pod.UID, pod.Name))
+			p.add(reason, cmp.Or(pod.UID, pod.Name), e.At)
 		}
 	}
 }
@@ -88,14 +89,22 @@ func unschedulable(message string) (out []string) {
 // the run's own to make, a moment after the claims, so it says nothing of the product.
 const unbound = "pod has unbound immediate PersistentVolumeClaims"
 
-// reasons returns why pods waited, and how many waited for the run to make their volumes.
-func (p pending) reasons() (out []Reason, early int) {
+// reasons returns why pods waited from a time on, and how many waited for the run to make their volumes.
+func (p pending) reasons(from time.Duration) (out []Reason, early int) {
 	for reason, pods := range p {
-		if reason == unbound {
-			early = len(pods)
-			continue
+		n := 0
+		for _, last := range pods {
+			if last >= from {
+				n++
+			}
 		}
-		out = append(out, Reason{Reason: reason, Pods: len(pods)})
+		switch {
+		case n == 0:
+		case reason == unbound:
+			early = n
+		default:
+			out = append(out, Reason{Reason: reason, Pods: n})
+		}
 	}
 	slices.SortFunc(out, func(a, b Reason) int { return cmp.Or(b.Pods-a.Pods, strings.Compare(a.Reason, b.Reason)) })
 	return out, early
@@ -114,6 +123,7 @@ type opKey struct{ source, op string }
 type failure struct {
 	code   uint32
 	client bool
+	at     time.Duration
 }
 
 // attachFailures are the failed publish calls. Both sides of the gate tell of a call; what the attacher got counts, where it was recorded.
@@ -128,16 +138,18 @@ func (a attachFailures) observe(s model.Step) {
 	seen, known := a[key]
 	switch {
 	case s.Call.Failed() && (client || !known || !seen.client):
-		a[key] = failure{code: s.Call.Code, client: client}
+		a[key] = failure{code: s.Call.Code, client: client, at: s.At}
 	case client:
 		delete(a, key)
 	}
 }
 
-func (a attachFailures) byCode() []Failures {
+func (a attachFailures) byCode(from time.Duration) []Failures {
 	calls := map[uint32]int{}
 	for _, f := range a {
-		calls[f.code]++
+		if f.at >= from {
+			calls[f.code]++
+		}
 	}
 	var out []Failures
 	for code, n := range calls {

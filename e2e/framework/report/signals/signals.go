@@ -41,6 +41,9 @@ type Signals struct {
 type Changes struct {
 	Changes   int     `json:"changes" yaml:"changes"`
 	PerMinute float64 `json:"perMinute" yaml:"perMinute"`
+	// Unasked changes left what Kubernetes may use although that did not change; RolledBack of them went back to what had been right before.
+	Unasked    int `json:"unasked,omitempty" yaml:"unasked,omitempty"`
+	RolledBack int `json:"rolledBack,omitempty" yaml:"rolledBack,omitempty"`
 }
 
 // needs are the sources that each signal is taken from.
@@ -63,14 +66,14 @@ type Collector struct {
 	first   time.Duration
 	pending pending
 	attach  attachFailures
-	writes  map[string]*Writes
+	writes  map[string]*written
 	use     *Use
 	broken  string
 }
 
 // New returns a collector for a history with header h.
 func New(h history.Header) *Collector {
-	return &Collector{model: model.New(h), pending: pending{}, attach: attachFailures{}, writes: map[string]*Writes{}, use: NewUse()}
+	return &Collector{model: model.New(h), pending: pending{}, attach: attachFailures{}, writes: map[string]*written{}, use: NewUse()}
 }
 
 // Observe takes the next event. It does not panic: events that the fold cannot bear end the figures there.
@@ -96,28 +99,34 @@ func (c *Collector) Observe(e history.Event) {
 		c.pending.pod(e, b)
 	case *history.VolumeAttachment:
 		c.use.Observe(e, b)
-		c.pending.attachment(c.model, b)
+		c.pending.attachment(c.model, e, b)
 	}
 }
 
 // Finish returns the figures.
-func (c *Collector) Finish() Signals {
+func (c *Collector) Finish() Signals { return c.Since(c.first) }
+
+// Since returns the figures of what happened from a time on, to the last event so far. Changes of quota that were on their way then are among them. It
+// may be asked while the history goes on.
+func (c *Collector) Since(from time.Duration) Signals {
 	elapsed := time.Duration(0)
 	if c.begun {
-		elapsed = max(0, c.model.End()-c.first)
+		elapsed = max(0, c.model.End()-from)
 	}
 	s := Signals{HistorySeconds: inSeconds(elapsed)}
-	s.UpdateDelay = updateDelay(c.model)
-	s.CountChanges = Changes{Changes: countChanges(c.model)}
+	s.UpdateDelay = updateDelay(c.model, from)
+	s.CountChanges = countChanges(c.model, from)
 	s.CountChanges.PerMinute = rate(s.CountChanges.Changes, elapsed.Minutes())
-	s.PendingReasons, s.PodsBeforeVolumes = c.pending.reasons()
-	s.AttachFailures = c.attach.byCode()
-	for _, w := range c.writes {
-		w.PerSecond = rate(w.Writes, elapsed.Seconds())
-		s.CSINodeWrites = append(s.CSINodeWrites, *w)
+	s.PendingReasons, s.PodsBeforeVolumes = c.pending.reasons(from)
+	s.AttachFailures = c.attach.byCode(from)
+	for user, w := range c.writes {
+		if n := w.since(user, from); n.Writes > 0 {
+			n.PerSecond = rate(n.Writes, elapsed.Seconds())
+			s.CSINodeWrites = append(s.CSINodeWrites, n)
+		}
 	}
 	slices.SortFunc(s.CSINodeWrites, func(a, b Writes) int { return cmp.Or(b.Writes-a.Writes, cmp.Compare(a.Writer, b.Writer)) })
-	s.Volumes = volumes(c.model, c.use)
+	s.Volumes = volumes(c.model, c.use, from)
 	s.Incomplete = c.incomplete()
 	return s
 }
@@ -134,20 +143,54 @@ func (c *Collector) incomplete() (out []string) {
 	return out
 }
 
-// countChanges counts revisions in which a driver's count differs from the one before.
-func countChanges(m *model.Model) (n int) {
+// countChanges counts revisions from a time on in which a driver's count differs from the one before.
+func countChanges(m *model.Model, from time.Duration) (c Changes) {
 	for _, name := range m.CSINodes() {
 		revs := m.Revisions(name)
 		for i := 1; i < len(revs); i++ {
+			if revs[i].At < from {
+				continue
+			}
 			for _, now := range revs[i].Drivers {
-				if before, ok := revs[i-1].Entry(now.Name); ok && !model.SameCount(before.Count, now.Count) {
-					n++
+				before, ok := revs[i-1].Entry(now.Name)
+				if !ok || model.SameCount(before.Count, now.Count) {
+					continue
+				}
+				c.Changes++
+				unasked, back := leftTruth(m, name, revs[i-1], before, revs[i].At, now)
+				if unasked {
+					c.Unasked++
+				}
+				if back {
+					c.RolledBack++
 				}
 			}
 		}
 	}
-	return n
+	return c
 }
+
+// leftTruth says whether a count was what Kubernetes may use, changed to something else although that did not change, and, in that case, whether it went
+// back to what had been right before.
+func leftTruth(m *model.Model, name string, was *model.Revision, before history.CSINodeDriver, at time.Duration, now history.CSINodeDriver) (unasked, back bool) {
+	node, ok := m.BackendNode(name, now.NodeID, at)
+	if !ok {
+		return false, false
+	}
+	held := m.Quota(node).Over(was.At, at)
+	if len(held) != 1 || held[0].Value == nil || held[0].At > was.At || !model.SameCount(before.Count, countFor(held[0].Value)) {
+		return false, false
+	}
+	for _, p := range m.Quota(node).Points() {
+		if p.At < held[0].At && p.Value != nil && model.SameCount(now.Count, countFor(p.Value)) {
+			return true, true
+		}
+	}
+	return true, false
+}
+
+// countFor is the count that a quota is shown as.
+func countFor(q *history.Quota) *int32 { return model.CountOf(max(1, q.Usable())) }
 
 // rate is n per unit of time; 0 for a history without length.
 func rate(n int, units float64) float64 {

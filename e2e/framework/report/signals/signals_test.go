@@ -78,7 +78,7 @@ func TestUpdateDelay(t *testing.T) {
 			s.quota(11, 2, 0)
 			s.count(12, 2, 8) // the first change, too late to count
 			s.count(20, 3, 4)
-		}, Delay{Superseded: 1, Open: 1}},
+		}, Delay{Superseded: 1, Open: 1, OldestOpenSeconds: 9}},
 		"the entry goes": {func(s *script) {
 			s.quota(0, 5, 0)
 			s.count(1, 1, 5)
@@ -98,7 +98,7 @@ func TestUpdateDelay(t *testing.T) {
 			s.count(1, 1, 5)
 			s.quota(10, 8, 0)
 			s.count(12, 2, 0)
-		}, Delay{Open: 1}},
+		}, Delay{Open: 1, OldestOpenSeconds: 2}},
 		"only foreign and limit moved": {func(s *script) {
 			s.quota(0, 5, 0)
 			s.count(1, 1, 5)

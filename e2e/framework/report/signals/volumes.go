@@ -25,13 +25,25 @@ func (c *Collector) write(e history.Event, b *history.Audit) {
 	}
 	w := c.writes[b.User]
 	if w == nil {
-		w = &Writes{Writer: b.User}
+		w = &written{}
 		c.writes[b.User] = w
 	}
-	w.Writes++
+	w.at = append(w.at, e.At)
 	if e.Phase == history.Fail {
-		w.Refused++
+		w.refused = append(w.refused, e.At)
 	}
+}
+
+// written are the times of one user's writes, and of those of them that were refused, oldest first.
+type written struct{ at, refused []time.Duration }
+
+// since counts those from a time on.
+func (w *written) since(user string, from time.Duration) Writes {
+	count := func(all []time.Duration) int {
+		first, _ := slices.BinarySearch(all, from)
+		return len(all) - first
+	}
+	return Writes{Writer: user, Writes: count(w.at), Refused: count(w.refused)}
 }
 
 // Level is how many volumes of a driver are on a node from At on.
@@ -116,7 +128,7 @@ type Volumes struct {
 	OverSeconds float64 `json:"overSeconds" yaml:"overSeconds"`
 }
 
-func volumes(m *model.Model, use *Use) []Volumes {
+func volumes(m *model.Model, use *Use, from time.Duration) []Volumes {
 	ids := map[model.ID]bool{}
 	for _, id := range use.IDs() {
 		ids[id] = true
@@ -128,7 +140,7 @@ func volumes(m *model.Model, use *Use) []Volumes {
 	}
 	var out []Volumes
 	for id := range ids {
-		out = append(out, inUse(m, use.Levels(id), id))
+		out = append(out, inUse(m, use.Levels(id), id, from))
 	}
 	slices.SortFunc(out, func(a, b Volumes) int {
 		return cmp.Or(strings.Compare(a.Node, b.Node), strings.Compare(a.Driver, b.Driver))
@@ -136,13 +148,15 @@ func volumes(m *model.Model, use *Use) []Volumes {
 	return out
 }
 
-func inUse(m *model.Model, levels []Level, id model.ID) Volumes {
+func inUse(m *model.Model, levels []Level, id model.ID, from time.Duration) Volumes {
 	v := Volumes{Node: id.Node, Driver: id.Driver}
 	revs := m.Revisions(id.Node)
 	// The moments at which either number may change.
 	var moments []time.Duration
-	for _, l := range levels {
-		v.MostAttached, v.MostWaiting = max(v.MostAttached, l.Attached), max(v.MostWaiting, l.Waiting)
+	for i, l := range levels {
+		if i+1 == len(levels) || levels[i+1].At > from {
+			v.MostAttached, v.MostWaiting = max(v.MostAttached, l.Attached), max(v.MostWaiting, l.Waiting)
+		}
 		v.Attached = l.Attached
 		moments = append(moments, l.At)
 	}
@@ -173,11 +187,12 @@ func inUse(m *model.Model, levels []Level, id model.ID) Volumes {
 		if !ok || e.Count == nil {
 			continue
 		}
+		at = max(at, from)
 		switch attached := levels[level-1].Attached; {
 		case attached > int(*e.Count):
-			over += end - at
+			over += max(0, end-at)
 		case attached == int(*e.Count):
-			full += end - at
+			full += max(0, end-at)
 		}
 	}
 	v.FullSeconds, v.OverSeconds = inSeconds(full), inSeconds(over)

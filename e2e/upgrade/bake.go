@@ -1,0 +1,176 @@
+package upgrade
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	storagev1 "k8s.io/api/storage/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/observe"
+	"headroom/e2e/framework/report/signals"
+	"headroom/e2e/framework/run"
+	"headroom/e2e/framework/stoprules"
+	"headroom/e2e/framework/versions"
+)
+
+const (
+	// bakeLook is the time between two looks at the signals.
+	bakeLook = 2 * time.Second
+	// behind is how far the signals lag, so that what happened is written by then.
+	behind = 500 * time.Millisecond
+)
+
+// stopError is a broken stop rule.
+type stopError struct{ stoprules.Broken }
+
+func (e *stopError) Error() string { return fmt.Sprintf("stop rule %q: %s", e.Rule.Name, e.Detail) }
+
+// watcher reads the signals of the run that it is part of.
+type watcher struct {
+	walk    *walk
+	live    *history.Live
+	audit   *observe.AuditTail
+	signals *signals.Collector
+	// trusted are the counts of nodes when all changes of quota had arrived last and no rule was broken.
+	trusted map[string]int32
+}
+
+func newWatcher(w *walk) (*watcher, error) {
+	return &watcher{
+		walk: w, live: history.NewLive(w.EventsDir()), audit: observe.NewAuditTail(run.AuditLog(w.Dir), w.EventsDir()), signals: signals.New(w.Header),
+		trusted: map[string]int32{},
+	}, nil
+}
+
+// look reads what is new, and returns the signals from a time on.
+func (b *watcher) look(from time.Duration) (signals.Signals, error) {
+	upTo := history.Now() - behind
+	events, err := b.live.Read(upTo)
+	if err != nil {
+		return signals.Signals{}, cluster.Environment("read the signals", err)
+	}
+	writes, err := b.audit.Read(upTo)
+	if err != nil {
+		return signals.Signals{}, cluster.Environment("read the signals", err)
+	}
+	for _, e := range history.Ordered(append(events, writes...)) {
+		b.signals.Observe(e)
+	}
+	return b.signals.Since(from), nil
+}
+
+// bounds are what holds now. A quota can change by all that there is room for, and the driver rises by one step an interval, which a refused attach makes
+// one longer.
+func (b *watcher) bounds() stoprules.Bounds {
+	w := b.walk
+	if !w.period {
+		return stoprules.Bounds{}
+	}
+	bounds := stoprules.Bounds{Period: Period}
+	if d := w.Header.Params.Driver; w.refreshes() {
+		bounds.UpdateDelay = time.Duration(d.CacheAge) + 2*Period + w.Slack()
+		if d.Step > 0 {
+			steps := (mostRoom-1+d.Step-1)/d.Step + 1
+			bounds.UpdateDelay += time.Duration(steps) * max(time.Duration(d.StepInterval), Period)
+		}
+	}
+	return bounds
+}
+
+// bake lets time pass and watches the signals of it. Changes of quota that are on their way at its end are waited for. A rollback of values pauses growth and
+// begins the time anew, after which the workload may grow again.
+func (b *watcher) bake(ctx context.Context, s *step) error {
+	from := history.Now()
+	until, paused := time.Now().Add(s.For), 0
+	release := b.walk.load.squeeze(ctx)
+	defer release()
+	for {
+		if err := run.Pause(ctx, bakeLook); err != nil {
+			return err
+		}
+		now, err := b.look(from)
+		if err != nil {
+			return err
+		}
+		bounds := b.bounds()
+		b.walk.write(history.Event{Phase: history.Observed, Op: s.op(), Key: history.KeyLook, Body: history.Encode(now)})
+		broken := stoprules.Check(now, bounds)
+		for _, r := range broken {
+			if r.Pause && now.CountChanges.RolledBack <= paused {
+				continue
+			}
+			b.walk.write(history.Event{Phase: history.Observed, Op: s.op(), Key: history.KeyStop, Body: history.Encode(history.WalkStop{
+				Rule: r.Name, Signal: r.Signal, Pause: r.Pause, Detail: r.Detail,
+			})})
+			if !r.Pause {
+				return &stopError{r}
+			}
+			b.walk.load.pauseGrowth()
+			paused, until = now.CountChanges.RolledBack, time.Now().Add(s.For)
+		}
+		open := bounds.UpdateDelay > 0 && now.UpdateDelay.Open > 0
+		if len(broken) == 0 && !open {
+			b.trust(now)
+		}
+		if time.Now().After(until) && !open {
+			b.walk.load.resumeGrowth()
+			return b.walk.load.settled(ctx)
+		}
+	}
+}
+
+// trust keeps the counts of the signals.
+func (b *watcher) trust(s signals.Signals) {
+	for _, v := range s.Volumes {
+		if v.Driver == b.walk.Driver && v.Count != nil {
+			b.trusted[v.Node] = *v.Count
+		}
+	}
+}
+
+// hold is what a broken stop rule leads to: the period is unset, so that no kubelet asks the driver again, and counts are put back to where they could be
+// trusted last.
+func (w *walk) hold(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, w.Session.Stretch(limit))
+	defer cancel()
+	w.load.pauseGrowth()
+	if err := w.unsetPeriod(ctx); err != nil {
+		return fmt.Errorf("unset the period: %w", err)
+	}
+	if !versions.Embedded().Works(versions.CountMutable, w.running()).Works {
+		return nil // nobody but a registration changes a count there
+	}
+	for _, node := range w.Nodes {
+		count, known := w.bakes.trusted[node]
+		if !known {
+			continue
+		}
+		if err := w.await(ctx, stores, func(ctx context.Context) error { return w.putBack(ctx, node, count) }); err != nil {
+			return fmt.Errorf("keep the last trusted count: %w", err)
+		}
+	}
+	return nil
+}
+
+// putBack makes a node's count what it was, where it is something else.
+func (w *walk) putBack(ctx context.Context, node string, count int32) error {
+	n, err := w.Client.StorageV1().CSINodes().Get(ctx, node, metav1.GetOptions{})
+	if err != nil {
+		return err
+	}
+	for i, d := range n.Spec.Drivers {
+		if d.Name != w.Driver || d.Allocatable != nil && d.Allocatable.Count != nil && *d.Allocatable.Count == count {
+			continue
+		}
+		n.Spec.Drivers[i].Allocatable = &storagev1.VolumeNodeResources{Count: &count}
+		return w.Record("update", "csinode", node, run.Administrator, func() error {
+			_, err := w.Client.StorageV1().CSINodes().Update(ctx, n, metav1.UpdateOptions{})
+			return err
+		})
+	}
+	return nil
+}
