@@ -10,12 +10,12 @@ import (
 
 // TestSetupOnDrivers shows which benches are not for which drivers.
 func TestSetupOnDrivers(t *testing.T) {
-	none, started, any := Setup{}, Setup{Nodes: []Node{{Limit: 3}}}, Setup{Nodes: []Node{{Limit: 3, AnyLimit: true}}}
+	none, started, whatever := Setup{}, Setup{Nodes: []Node{{Limit: 3}}}, Setup{Nodes: []Node{{Limit: 3, AnyLimit: true}}}
 	changed, released := Setup{Nodes: []Node{{Limit: 3}}, Changes: true}, Setup{Nodes: []Node{{Limit: 3}}, Changes: true, Releases: true}
 	for _, c := range []struct {
 		limit    string
 		releases bool
-		// fits are the setups that fit, in the order none, started, any, changed, released; reason is in what is said of the others.
+		// fits are the setups that fit, in the order none, started, whatever, changed, released; reason is in what is said of the others.
 		fits   [5]bool
 		reason string
 	}{
@@ -26,7 +26,7 @@ func TestSetupOnDrivers(t *testing.T) {
 		{"fixed", true, [5]bool{true, false, true, false, false}, "${LIMIT}"},
 		{"own", true, [5]bool{true, false, true, false, false}, "limit: own"},
 	} {
-		for i, s := range []Setup{none, started, any, changed, released} {
+		for i, s := range []Setup{none, started, whatever, changed, released} {
 			why := s.inapplicable(history.DriverParams{Limit: c.limit, Releases: c.releases})
 			if (why == "") != c.fits[i] || why != "" && !strings.Contains(why, c.reason) {
 				t.Errorf("limit %q, releases %t, setup %d: want fits=%t and %q, got %q", c.limit, c.releases, i, c.fits[i], c.reason, why)
