@@ -81,11 +81,47 @@ func (b *watcher) bounds() stoprules.Bounds {
 	return bounds
 }
 
+// look is one look at the signals, as it is recorded.
+type look struct {
+	Bounds  stoprules.Bounds `json:"bounds"`
+	Signals signals.Signals  `json:"signals"`
+}
+
+// decision is what a look leads to.
+type decision struct {
+	// broken is the rule that is told of now, nil for none.
+	broken *stoprules.Broken
+	// stop ends the walk, pause ends growth for the time of one bake.
+	stop, pause bool
+	// open says that a change of quota is on its way that must be waited for; trust that the counts are to be trusted.
+	open, trust bool
+}
+
+// decider decides over the looks of one bake, in order. The zero value has seen none.
+type decider struct{ rolledBack int }
+
+func (d *decider) decide(l look) (what decision) {
+	broken := stoprules.Check(l.Signals, l.Bounds)
+	what.open = l.Bounds.UpdateDelay > 0 && l.Signals.UpdateDelay.Open > 0
+	what.trust = len(broken) == 0 && !what.open && l.Signals.CountChanges.Unasked == 0
+	for _, r := range broken {
+		switch {
+		case !r.Pause:
+			what.broken, what.stop = &r, true
+			return what
+		case l.Signals.CountChanges.RolledBack > d.rolledBack: // each is told of once
+			d.rolledBack = l.Signals.CountChanges.RolledBack
+			what.broken, what.pause = &r, true
+		}
+	}
+	return what
+}
+
 // bake lets time pass and watches the signals of it. Changes of quota that are on their way at its end are waited for. A rollback of values pauses growth and
 // begins the time anew, after which the workload may grow again.
 func (b *watcher) bake(ctx context.Context, s *step) error {
 	from := history.Now()
-	until, paused := time.Now().Add(s.For), 0
+	until, seen := time.Now().Add(s.For), decider{}
 	release := b.walk.load.squeeze(ctx)
 	defer release()
 	for {
@@ -96,27 +132,25 @@ func (b *watcher) bake(ctx context.Context, s *step) error {
 		if err != nil {
 			return err
 		}
-		bounds := b.bounds()
-		b.walk.write(history.Event{Phase: history.Observed, Op: s.op(), Key: history.KeyLook, Body: history.Encode(now)})
-		broken := stoprules.Check(now, bounds)
-		for _, r := range broken {
-			if r.Pause && now.CountChanges.RolledBack <= paused {
-				continue
-			}
+		l := look{Bounds: b.bounds(), Signals: now}
+		b.walk.write(history.Event{Phase: history.Observed, Op: s.op(), Key: history.KeyLook, Body: history.Encode(l)})
+		what := seen.decide(l)
+		if what.broken != nil {
 			b.walk.write(history.Event{Phase: history.Observed, Op: s.op(), Key: history.KeyStop, Body: history.Encode(history.WalkStop{
-				Rule: r.Name, Signal: r.Signal, Pause: r.Pause, Detail: r.Detail,
+				Rule: what.broken.Name, Signal: what.broken.Signal, Pause: what.broken.Pause, Detail: what.broken.Detail,
 			})})
-			if !r.Pause {
-				return &stopError{r}
-			}
-			b.walk.load.pauseGrowth()
-			paused, until = now.CountChanges.RolledBack, time.Now().Add(s.For)
 		}
-		open := bounds.UpdateDelay > 0 && now.UpdateDelay.Open > 0
-		if len(broken) == 0 && !open {
+		switch {
+		case what.stop:
+			return &stopError{*what.broken}
+		case what.pause:
+			b.walk.load.pauseGrowth()
+			until = time.Now().Add(s.For)
+		}
+		if what.trust {
 			b.trust(now)
 		}
-		if time.Now().After(until) && !open {
+		if time.Now().After(until) && !what.open {
 			b.walk.load.resumeGrowth()
 			return b.walk.load.settled(ctx)
 		}
