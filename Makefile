@@ -9,6 +9,7 @@ export CGO_ENABLED := 0
 
 # Not a requirement of go.mod: only the linter itself needs what it depends on.
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+ACTIONLINT  := github.com/rhysd/actionlint/cmd/actionlint@v1.7.12
 
 # Packages whose tests need a cluster. They run one after the other, without -race: the components are other processes, which it cannot see.
 CLUSTER_TESTS := ./e2e/framework/cluster/local
@@ -54,10 +55,11 @@ test: build tally ## Run everything below, lint to persona-table
 	@scripts/test.sh
 
 .PHONY: lint
-lint: ## gofmt, go vet, staticcheck, shellcheck
+lint: ## gofmt, go vet, staticcheck, shellcheck, actionlint
 	@scripts/need.sh shellcheck
 	@files=$$(gofmt -l .); [ -z "$$files" ] || { printf 'not formatted, run gofmt -w on:\n%s\n' "$$files"; exit 1; }
 	shellcheck -x .ci/run scripts/*.sh docs/ci/*.sh
+	go run $(ACTIONLINT) docs/ci/*.yml
 	go vet ./...
 	go run $(STATICCHECK) ./...
 
@@ -102,9 +104,26 @@ incident: binaries ## Play an incident of fixtures/incidents: NAME=driver-surge
 	@[ -f fixtures/incidents/$(NAME).yaml ] || { echo "NAME=$(NAME): there is no such incident; there are:" $(basename $(notdir $(wildcard fixtures/incidents/*.yaml))); exit 2; }
 	bin/headroom replay $(ARGS) fixtures/incidents/$(NAME).yaml
 
+.PHONY: incidents
+incidents: binaries ## Play all incidents three times and add what they showed to their results, from which the README's table is made
+	bin/headroom replay --times 3 --procs 12 --results fixtures/results/incidents.yaml $(ARGS) fixtures/incidents/*.yaml
+
+.PHONY: failing-seeds
+failing-seeds: binaries ## Play the seeds that are known to fail ten times each and add what they showed to their results
+	bin/headroom replay --times 10 --procs 5 --results fixtures/results/seeds.yaml $(ARGS) fixtures/seeds/*.yaml
+
+.PHONY: fault-times
+fault-times: binaries ## Play the scenarios in which each fault bites and heals, and add what that took to their results
+	bin/headroom replay --results fixtures/results/faults.yaml $(ARGS) fixtures/scenarios/faults-*.yaml
+
 .PHONY: matrix
 matrix: build ## Run the smoke specs on the covering set of supported versions (ARGS: flags of `headroom matrix`)
 	bin/headroom matrix $(ARGS)
+
+.PHONY: preflight-tests
+preflight-tests: build ## Plant every defect that preflight knows in live clusters of each version
+	for v in 1.34 1.35 1.36 1.37; do bin/headroom binaries fetch --kubernetes $$v >/dev/null; done
+	go test -count 1 -timeout 15m -v -run PreflightLive ./e2e/framework/cluster/local -preflight 1.34,1.35/1.34,1.35,1.36/1.34,1.36/1.35,1.36,1.37/1.34,1.37
 
 .PHONY: bench
 bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest

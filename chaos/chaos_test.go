@@ -63,7 +63,7 @@ func TestDocs(t *testing.T) {
 // TestEveryFaultIsPlayed holds fixtures/scenarios/faults-*.yaml, which show on a cluster that each fault bites and heals, to the faults.
 func TestEveryFaultIsPlayed(t *testing.T) {
 	var text strings.Builder
-	for _, name := range []string{"quota", "driver", "processes", "shared"} {
+	for _, name := range []string{"quota", "driver", "network", "processes", "shared"} {
 		b, err := os.ReadFile("../fixtures/scenarios/faults-" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -147,7 +147,13 @@ func TestQuotaFaultsBiteAndHeal(t *testing.T) {
 		"foreign":      {"foreign-attachment", scenario.OnNode, &foreignParams{Count: 2}, func(n map[string]quota.NodeState) bool { return n["n1"].Quota.Foreign == 3 }},
 		"flap":         {"quota-flap", scenario.OnNode, &flapParams{To: 1, Every: 1e9}, func(n map[string]quota.NodeState) bool { return n["n1"].Quota.Limit == 1 }},
 		"slow":         {"quota-outage", scenario.OnNode, &outageParams{Mode: quota.Slow, Delay: 1e9}, func(n map[string]quota.NodeState) bool { return n["n1"].Fault != nil }},
-		"outage":       {"quota-outage", scenario.Backend, nil, func(n map[string]quota.NodeState) bool { return n["n1"].Fault != nil && n["n2"].Fault != nil }},
+		"answers lost": {"network-half", scenario.OnNode, nil, func(n map[string]quota.NodeState) bool {
+			return n["n1"].Fault.Mode == quota.NoAnswer && n["n2"].Fault == nil
+		}},
+		"requests lost": {"network-half", scenario.Backend, &halfParams{Lost: lostRequests}, func(n map[string]quota.NodeState) bool {
+			return n["n1"].Fault.Mode == quota.Hang && n["n2"].Fault.Mode == quota.Hang
+		}},
+		"outage": {"quota-outage", scenario.Backend, nil, func(n map[string]quota.NodeState) bool { return n["n1"].Fault != nil && n["n2"].Fault != nil }},
 		"outage of one": {"quota-outage", scenario.OnNode, &outageParams{Mode: quota.Hang}, func(n map[string]quota.NodeState) bool {
 			return n["n1"].Fault.Mode == quota.Hang && n["n2"].Fault == nil
 		}},
@@ -354,6 +360,8 @@ func TestClusterFaultsAskAndTakeBack(t *testing.T) {
 		"registration delay": {"registration-delay", scenario.NodeDriver, nil, "socket n1 d registration false; register n1 d false"},
 		"unlink":             {"socket-unlink", scenario.NodeDriver, nil, "socket n1 d csi false; socket n1 d csi true"},
 		"cut":                {"network-cut", scenario.Kubelet, nil, "endpoint kubelet@n1 refuse; endpoint kubelet@n1 pass"},
+		"half, answers":      {"network-half", scenario.Kubelet, nil, "endpoint kubelet@n1 no-answer; endpoint kubelet@n1 pass"},
+		"half, requests":     {"network-half", scenario.Attacher, &halfParams{Lost: lostRequests}, "endpoint csi-attacher@d no-request; endpoint csi-attacher@d pass"},
 		"network flap":       {"network-flap", scenario.Scheduler, &networkFlapParams{Every: 3600e9}, "endpoint kube-scheduler refuse; endpoint kube-scheduler pass"},
 		"detach lag":         {"detach-lag", scenario.DriverController, nil, "rule  d; unrule  d 7"},
 		"latency":            {"network-latency", scenario.Kubelet, &latencyParams{By: 3e9}, "latency kubelet@n1 3s; latency kubelet@n1 0s"},
@@ -419,7 +427,7 @@ func TestParamsAreChecked(t *testing.T) {
 		}
 	}
 	for want, p := range map[string]scenario.Checked{
-		"mode": &cutParams{Mode: "pass"}, "every": &networkFlapParams{}, "by": &lagParams{}, "to": &flapParams{To: -1}, "": &garbageParams{},
+		"mode": &cutParams{Mode: "pass"}, "lost": &halfParams{Lost: "both"}, "every": &networkFlapParams{}, "by": &lagParams{}, "to": &flapParams{To: -1}, "": &garbageParams{},
 	} {
 		if field, remedy, err := p.Check(); field != want || err == nil || remedy == "" {
 			t.Errorf("%T: want a mistake in %q with a remedy, got %q, %v", p, want, field, err)
@@ -430,7 +438,7 @@ func TestParamsAreChecked(t *testing.T) {
 	}
 	for _, name := range Names() {
 		f, _ := Find(name)
-		if _, ok := f.New().(scenario.Checked); ok && slices.Contains([]string{"stale-writer", "quota-outage", "network-cut", "socket-unlink"}, name) {
+		if _, ok := f.New().(scenario.Checked); ok && slices.Contains([]string{"stale-writer", "quota-outage", "network-cut", "network-half", "socket-unlink"}, name) {
 			if _, _, err := f.New().(scenario.Checked).Check(); err != nil {
 				t.Errorf("%s: want defaults that are right, got %v", name, err)
 			}
@@ -441,7 +449,7 @@ func TestParamsAreChecked(t *testing.T) {
 // TestSupports holds that a cluster without the means says so before anything is injected.
 func TestSupports(t *testing.T) {
 	var bare struct{ cluster.Cluster }
-	for _, name := range []string{"csi-slow", "driver-surge", "network-cut", "network-latency"} {
+	for _, name := range []string{"csi-slow", "driver-surge", "network-cut", "network-half", "network-latency"} {
 		f, _ := Find(name)
 		if err := f.Supports(bare); err == nil || !strings.Contains(err.Error(), "this cluster has no ") {
 			t.Errorf("%s: want what the cluster lacks, got %v", name, err)

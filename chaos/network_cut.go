@@ -34,14 +34,19 @@ func init() {
 		Name: "network-cut", Supports: needsNetwork, Targets: networked,
 		Doc: "One component cannot reach the API server; all others can. Connections are reset, hang, or meet something that is no API server. Healing restores the way.",
 	}, cutParams{Mode: "refuse"}, func(ctx context.Context, t Target, _ *rand.Rand, p *cutParams) (Heal, error) {
-		component, err := t.Component(ctx)
-		if err != nil {
-			return nil, err
-		}
-		c := t.Cluster.(network)
-		if err := c.SetEndpoint(ctx, component.ID(), p.Mode); err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context) error { return c.SetEndpoint(ctx, component.ID(), "pass") }, nil
+		return setEndpoint(ctx, t, p.Mode)
 	})
+}
+
+// setEndpoint changes what the target's way to the API server does, and heals by letting everything through.
+func setEndpoint(ctx context.Context, t Target, mode string) (Heal, error) {
+	component, err := t.Component(ctx)
+	if err != nil {
+		return nil, err
+	}
+	c := t.Cluster.(network) // Supports saw it
+	if err := c.SetEndpoint(ctx, component.ID(), mode); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return c.SetEndpoint(ctx, component.ID(), "pass") }, nil
 }

@@ -42,10 +42,15 @@ func init() {
 		Name: "quota-outage", Targets: []scenario.Class{scenario.Backend, scenario.OnNode},
 		Doc: "The backend does not answer as it should, for a node or for all: it resets connections, hangs, answers late or errors, forbids, or talks nonsense.",
 	}, outageParams{Mode: quota.Refuse}, func(ctx context.Context, t Target, _ *rand.Rand, p *outageParams) (Heal, error) {
-		nodes := t.Affected()
-		if err := t.Quota.Inject(ctx, quota.Fault{Mode: p.Mode, Nodes: nodes, Operations: p.Operations, Delay: p.Delay}); err != nil {
-			return nil, err
-		}
-		return func(ctx context.Context) error { return t.Quota.Heal(ctx, nodes...) }, nil
+		return outage(ctx, t, quota.Fault{Mode: p.Mode, Operations: p.Operations, Delay: p.Delay})
 	})
+}
+
+// outage makes the backend fail for the target's nodes.
+func outage(ctx context.Context, t Target, f quota.Fault) (Heal, error) {
+	f.Nodes = t.Affected()
+	if err := t.Quota.Inject(ctx, f); err != nil {
+		return nil, err
+	}
+	return func(ctx context.Context) error { return t.Quota.Heal(ctx, f.Nodes...) }, nil
 }

@@ -44,12 +44,19 @@ func read(name string, data []byte) (*Definition, *strict.File) {
 		in.Limit = LimitBackend
 	}
 	oneOf(f, "limit", in.Limit, LimitSources)
-	def := &Definition{Name: in.Name, Description: in.Description, Limit: in.Limit, Figures: in.Figures.check(f), node: in.Node.check(f, "node")}
+	if in.NodeIDs == "" {
+		in.NodeIDs = NodeIDsGiven
+	}
+	oneOf(f, "nodeIDs", in.NodeIDs, NodeIDChoosers)
+	if in.NodeIDs == NodeIDsOwn && in.Controller != nil {
+		f.Fail("nodeIDs", "remove it, and pass ${NODE_ID} to the node's process", "own goes with node processes that serve controller calls, and there is a controller")
+	}
+	def := &Definition{Name: in.Name, Description: in.Description, Limit: in.Limit, NodeIDs: in.NodeIDs, Figures: in.Figures.check(f), node: in.Node.check(f, "node")}
 	if in.Controller != nil {
 		def.controller = in.Controller.check(f, "controller")
 	}
 	if in.Volumes != nil {
-		def.Volumes = *in.Volumes
+		def.Volumes, def.volumesGiven = *in.Volumes, true
 		in.Volumes.check(f)
 	}
 	if in.Causes != nil {

@@ -19,9 +19,13 @@ import (
 	"strings"
 	"time"
 
+	"headroom/drivers/gate/bridge"
 	"headroom/drivers/personas"
+	"headroom/drivers/steady"
+	"headroom/drivers/steady/policy"
 	"headroom/e2e/framework/entry"
 	"headroom/e2e/framework/history"
+	"headroom/fixtures/quota"
 )
 
 //go:embed *.yaml
@@ -49,10 +53,14 @@ type Definition struct {
 	Name        string
 	Description string
 	// Limit is where the driver's limit comes from.
-	Limit   LimitSource
+	Limit LimitSource
+	// NodeIDs is who chooses node ids.
+	NodeIDs NodeIDs
 	Figures Figures
 	// Volumes are what driver check attaches.
 	Volumes Volumes
+	// volumesGiven says that the file has volumes.
+	volumesGiven bool
 	// Causes are how driver check brings about what it cannot cause from outside.
 	Causes Causes
 	// Persona is the mistake that the driver makes on purpose; nil when none is known.
@@ -85,6 +93,8 @@ type Instance struct {
 	Seed    int64
 	// Release is which release of the driver to play, for upgrades and rollbacks; "" means the first.
 	Release string
+	// Limit is how many volumes the node shall take, for drivers that are given it at their start.
+	Limit int64
 }
 
 // Names lists what Load knows without a file: the built-in definitions and the personas.
@@ -170,7 +180,56 @@ func (d *Definition) Params() history.DriverParams {
 		LastGoodLife: history.Duration(d.Figures.LastGoodLife),
 		Step:         d.Figures.Step,
 		StepInterval: history.Duration(d.Figures.StepInterval),
+		Limit:        d.source(),
+		Releases:     d.Uses("RELEASE"),
 	}
+}
+
+// source is where the limit comes from, as a history's header says it.
+func (d *Definition) source() string {
+	switch {
+	case d.Limit == LimitBackend:
+		return ""
+	case d.Limit == LimitFixed && d.Uses("LIMIT"):
+		return history.LimitStart
+	}
+	return string(d.Limit)
+}
+
+// Bridged says whether the driver lacks something that the gate before it gives.
+func (d *Definition) Bridged() bool {
+	return d.Limit != LimitBackend || d.volumesGiven || d.NodeIDs == NodeIDsOwn
+}
+
+// Bridge is the stage that gives the driver what it lacks, before the instance given: a node's, or a controller when it has no NodeID. state is a
+// directory of the bridge's own on a node. The policy it comes with, if any, is to be run.
+func (d *Definition) Bridge(i Instance, state string, logf func(format string, args ...any)) (*bridge.Bridge, *policy.Policy, error) {
+	o := bridge.Options{
+		Node: i.NodeID, Volumes: d.Limit != LimitBackend || d.volumesGiven, NodeIDs: d.NodeIDs == NodeIDsOwn,
+		Parameters: d.Volumes.Parameters, Context: d.Volumes.Context,
+	}
+	if d.Limit != LimitGate {
+		return bridge.New(o), nil, nil
+	}
+	backend := quota.NewClient(i.Backend, "gate/"+i.NodeID)
+	o.Backend = backend
+	if i.NodeID == "" {
+		return bridge.New(o), nil, nil
+	}
+	var b *bridge.Bridge
+	var err error
+	o.Policy, err = steady.Capacity(state, i.Seed, policy.Options{
+		Node: i.NodeID, Backend: backend, Logf: logf, Attachments: func() int64 { return b.Attachments() },
+		Config: policy.Config{
+			MinInterval: d.Figures.MinInterval, CacheAge: d.Figures.CacheAge, LastGoodLife: d.Figures.LastGoodLife,
+			Step: d.Figures.Step, StepInterval: d.Figures.StepInterval,
+		},
+	})
+	if err != nil {
+		return nil, nil, err
+	}
+	b = bridge.New(o)
+	return b, o.Policy, nil
 }
 
 // HasController reports whether the driver has a controller process. Without one each node's process serves the controller calls for its
@@ -246,6 +305,7 @@ func (d *Definition) executable(words []string) (*exec.Cmd, error) {
 func (d *Definition) values(i Instance) map[string]string {
 	return map[string]string{
 		"ENDPOINT": i.Endpoint, "DRIVER_NAME": i.DriverName, "NODE_ID": i.NodeID, "ZONE": i.Zone, "STATE_DIR": i.StateDir, "BACKEND": i.Backend,
+		"LIMIT":          strconv.FormatInt(i.Limit, 10),
 		"SEED":           strconv.FormatInt(i.Seed, 10),
 		"RELEASE":        cmp.Or(i.Release, "1"),
 		"MIN_INTERVAL":   d.Figures.MinInterval.String(),

@@ -14,16 +14,20 @@ type File struct {
 	// Name is what reports call the driver: lower-case letters, digits and dashes, at most 32.
 	Name        string `yaml:"name"`
 	Description string `yaml:"description,omitempty"`
-	// Limit is where the driver's limit comes from: backend (Headroom's quota backend, at ${BACKEND}; the default), own (a service of its own, which causes
-	// change) or fixed (given at its start).
+	// Limit is where the driver's limit comes from: backend (Headroom's quota backend, at ${BACKEND}; the default), gate (the gate before the driver, which
+	// has the limit of Headroom's quota backend in its place), own (a service of its own, which causes change) or fixed (given at its start, by ${LIMIT}
+	// where specs shall choose it).
 	Limit LimitSource `yaml:"limit,omitempty"`
+	// NodeIDs is own for a driver that cannot be told its node id; the gate then shows Kubernetes the node's name in its place.
+	NodeIDs NodeIDs `yaml:"nodeIDs,omitempty"`
 	// Figures are what the driver promises of its policy.
 	Figures FiguresFile `yaml:"figures"`
 	// Node is the process that runs once a node.
 	Node ProcessFile `yaml:"node"`
 	// Controller is the process that runs once a cluster. Left out, the node processes serve controller calls, each for its own node.
 	Controller *ProcessFile `yaml:"controller,omitempty"`
-	// Volumes are what driver check attaches. Left out, it takes volumes of the quota backend, or makes them with CreateVolume.
+	// Volumes are what is attached. Left out, they are volumes of the quota backend with limit: backend; else they are made with CreateVolume. Handles and
+	// missing are for driver check.
 	Volumes *Volumes `yaml:"volumes,omitempty"`
 	// Causes are how driver check brings about on the driver what it cannot cause from outside.
 	Causes *Causes `yaml:"causes,omitempty"`
@@ -116,10 +120,26 @@ const (
 	LimitOwn LimitSource = "own"
 	// LimitFixed is given when the driver starts, and does not change while it runs.
 	LimitFixed LimitSource = "fixed"
+	// LimitGate is Headroom's quota backend for a driver that knows nothing of it: the gate before the driver asks it, answers with it and refuses by it.
+	LimitGate LimitSource = "gate"
 )
 
 // LimitSources lists all of them.
-var LimitSources = []LimitSource{LimitBackend, LimitOwn, LimitFixed}
+var LimitSources = []LimitSource{LimitBackend, LimitGate, LimitOwn, LimitFixed}
+
+// NodeIDs is who chooses the driver's node ids.
+type NodeIDs string
+
+// Choosers of node ids.
+const (
+	// NodeIDsGiven are those that Headroom passes as ${NODE_ID}; the default.
+	NodeIDsGiven NodeIDs = "given"
+	// NodeIDsOwn are the driver's own.
+	NodeIDsOwn NodeIDs = "own"
+)
+
+// NodeIDChoosers lists all of them.
+var NodeIDChoosers = []NodeIDs{NodeIDsGiven, NodeIDsOwn}
 
 // Readiness is how a process shows that it has started.
 type Readiness string

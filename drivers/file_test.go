@@ -18,6 +18,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/types/known/wrapperspb"
 
+	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/strict/schema"
 )
 
@@ -93,7 +94,10 @@ func TestLoadAllFields(t *testing.T) {
 func TestLoadRefusesFurtherFields(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, want string }{
 		"name":                  {"name: mine", "name: My Driver", `:3: name: want at most 32 lower-case letters`},
-		"limit":                 {"limit: own", "limit: cloud", `:4: limit: want one of [backend own fixed], got "cloud" (remedy: write one of these)`},
+		"limit":                 {"limit: own", "limit: cloud", `:4: limit: want one of [backend gate own fixed], got "cloud" (remedy: write one of these)`},
+		"node ids":              {"limit: own", "limit: own\nnodeIDs: mine", `:5: nodeIDs: want one of [given own], got "mine"`},
+		"own ids, a controller": {"limit: own", "limit: own\nnodeIDs: own\ncontroller: {command: [x, '${ENDPOINT}']}", `:5: nodeIDs: own goes with node processes that serve`},
+		"cause of the gate":     {"limit: own", "limit: gate", `causes.limit: with limit: gate there is nothing to cause by it`},
 		"variable":              {"STATE: ", "A-B: ", `:8: node.env.A-B: "A-B" is no name of a variable`},
 		"variable's value":      {`"${STATE_DIR}"`, `"${STATE}"`, `:8: node.env.STATE: placeholder ${STATE}`},
 		"endpoint nowhere":      {`"${ENDPOINT}"`, `x`, `:7: node.command: has no ${ENDPOINT}`},
@@ -123,6 +127,46 @@ func TestLoadRefusesFurtherFields(t *testing.T) {
 				t.Fatalf("want the file, %q and a remedy, got %v", c.want, err)
 			}
 		})
+	}
+}
+
+// TestLacks shows what a definition's driver lacks, and what a run's header says of it.
+func TestLacks(t *testing.T) {
+	for text, want := range map[string]struct {
+		bridged bool
+		params  history.DriverParams
+	}{
+		minimal: {params: history.DriverParams{}},
+		strings.Replace(minimal, "kind: Driver", "kind: Driver\nvolumes: {parameters: {type: fast}}", 1):                                     {bridged: true},
+		strings.Replace(minimal, "kind: Driver", "kind: Driver\nnodeIDs: own", 1):                                                            {bridged: true},
+		strings.Replace(minimal, "kind: Driver", "kind: Driver\nlimit: gate", 1):                                                             {bridged: true, params: history.DriverParams{Limit: "gate"}},
+		strings.Replace(minimal, "kind: Driver", "kind: Driver\nlimit: fixed", 1):                                                            {bridged: true, params: history.DriverParams{Limit: "fixed"}},
+		strings.Replace(strings.Replace(minimal, "kind: Driver", "kind: Driver\nlimit: fixed", 1), "${ENDPOINT}", "${ENDPOINT},${LIMIT}", 1): {bridged: true, params: history.DriverParams{Limit: "start"}},
+		strings.Replace(minimal, "${ENDPOINT}", "${ENDPOINT},${RELEASE}", 1):                                                                 {params: history.DriverParams{Releases: true}},
+	} {
+		d, err := Load(write(t, text))
+		if err != nil {
+			t.Fatalf("%v\n%s", err, text)
+		}
+		got := d.Params()
+		if d.Bridged() != want.bridged || got.Limit != want.params.Limit || got.Releases != want.params.Releases {
+			t.Errorf("want %+v, got bridged %t, %+v\n%s", want, d.Bridged(), got, text)
+		}
+		i := instance
+		i.Limit = 7
+		for _, node := range []string{"n1", ""} {
+			i.NodeID = node
+			b, capacity, err := d.Bridge(i, t.TempDir(), t.Logf)
+			if err != nil || (capacity != nil) != (d.Limit == LimitGate && node != "") {
+				t.Errorf("bridge before node %q: %v, %v\n%s", node, capacity, err, text)
+			}
+			if b.Handles("ControllerPublishVolume") != want.bridged {
+				t.Errorf("bridge before node %q handles attaches: want %t\n%s", node, want.bridged, text)
+			}
+			if capacity != nil {
+				capacity.Close()
+			}
+		}
 	}
 }
 
@@ -170,8 +214,8 @@ func TestLint(t *testing.T) {
 	}
 	fixed := strings.Replace(strings.Replace(good, "limit: own", "limit: fixed", 1), `, STATE: "${STATE_DIR}"`, "", 1)
 	fixed, _, _ = strings.Cut(fixed, "causes:")
-	if notes, err := Lint(write(t, fixed)); err != nil || len(notes) != 2 || !strings.Contains(notes[0], "do not apply") || !strings.Contains(notes[1], "${STATE_DIR}") {
-		t.Fatalf("want two notes, got %q, %v", notes, err)
+	if notes, err := Lint(write(t, fixed)); err != nil || len(notes) != 3 || !strings.Contains(notes[0], "do not apply") || !strings.Contains(notes[1], "${LIMIT}") || !strings.Contains(notes[2], "${STATE_DIR}") {
+		t.Fatalf("want three notes, got %q, %v", notes, err)
 	}
 	for name, c := range map[string]struct{ from, to, want string }{
 		"no such program":      {program, "/nowhere/driver", `:7: node.command[0]: stat /nowhere/driver: no such file or directory (remedy: build it`},

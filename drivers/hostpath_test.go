@@ -32,7 +32,7 @@ func startPlugin(t *testing.T, state string, flags ...string) plugin {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { os.RemoveAll(dir) })
-	cmd, err := d.NodeCommand(Instance{Endpoint: "unix://" + dir + "/d.sock", DriverName: "hostpath.test", NodeID: "n1", StateDir: state})
+	cmd, err := d.NodeCommand(Instance{Endpoint: "unix://" + dir + "/d.sock", DriverName: "hostpath.test", NodeID: "n1", StateDir: state, Limit: 3})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,6 +154,78 @@ func TestHostpathContract(t *testing.T) {
 	}
 	if got := p.attach(ctx, volumes[0], "n1", false); got != codes.NotFound {
 		t.Errorf("attach of a deleted volume: want NotFound, got %s", got)
+	}
+}
+
+// TestHostpathNode is the contract's part on a node: volumes are staged before they are published, and mounted where they are.
+func TestHostpathNode(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("mounting takes root") // the specs of a cell, which needs none, mount too
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	defer cancel()
+	state, target := filepath.Join(t.TempDir(), "state"), filepath.Join(t.TempDir(), "target")
+	p := startPlugin(t, state)
+	id := p.create(ctx, t, "a")
+	stage := func(volume, path string) codes.Code {
+		_, err := p.NodeStageVolume(ctx, &csi.NodeStageVolumeRequest{VolumeId: volume, StagingTargetPath: path, VolumeCapability: mounted()})
+		return status.Code(err)
+	}
+	publish := func(volume, staged, path string) codes.Code {
+		_, err := p.NodePublishVolume(ctx, &csi.NodePublishVolumeRequest{VolumeId: volume, StagingTargetPath: staged, TargetPath: path, VolumeCapability: mounted()})
+		return status.Code(err)
+	}
+	unpublish := func(volume, path string) codes.Code {
+		_, err := p.NodeUnpublishVolume(ctx, &csi.NodeUnpublishVolumeRequest{VolumeId: volume, TargetPath: path})
+		return status.Code(err)
+	}
+	unstage := func(volume, path string) codes.Code {
+		_, err := p.NodeUnstageVolume(ctx, &csi.NodeUnstageVolumeRequest{VolumeId: volume, StagingTargetPath: path})
+		return status.Code(err)
+	}
+	t.Cleanup(func() { unpublish(id, target) })
+	for _, c := range []struct {
+		what      string
+		got, want codes.Code
+	}{
+		{"attach", p.attach(ctx, id, "n1", false), codes.OK},
+		{"publish before staging", publish(id, "/s", target), codes.FailedPrecondition},
+		{"stage nothing", stage("none", "/s"), codes.NotFound},
+		{"stage nowhere", stage(id, ""), codes.InvalidArgument},
+		{"stage", stage(id, "/s"), codes.OK},
+		{"stage again", stage(id, "/s"), codes.OK},
+		{"stage elsewhere", stage(id, "/other"), codes.FailedPrecondition},
+		{"publish from elsewhere", publish(id, "/other", target), codes.InvalidArgument},
+		{"publish nothing", publish("none", "/s", target), codes.NotFound},
+		{"publish nowhere", publish(id, "/s", ""), codes.InvalidArgument},
+		{"publish", publish(id, "/s", target), codes.OK},
+		{"publish again", publish(id, "/s", target), codes.OK},
+		{"unstage what is published", unstage(id, "/s"), codes.Internal},
+		{"unpublish from elsewhere", unpublish(id, "/nowhere"), codes.OK},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: want %s, got %s", c.what, c.want, c.got)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(target, "data"), []byte("kept"), 0o600); err != nil {
+		t.Error(err)
+	}
+	if first, second := unpublish(id, target), unpublish(id, target); first != codes.OK || second != codes.OK {
+		t.Errorf("unpublish, twice: want OK, got %s and %s", first, second)
+	}
+	if _, err := os.Stat(target); !os.IsNotExist(err) {
+		t.Errorf("after unpublish: want the target gone, got %v", err)
+	}
+	if got := publish(id, "/s", target); got != codes.OK {
+		t.Errorf("publish once more: want OK, got %s", got)
+	}
+	if data, err := os.ReadFile(filepath.Join(target, "data")); err != nil || string(data) != "kept" {
+		t.Errorf("want the volume's data back, got %q, %v", data, err)
+	}
+	for i, got := range []codes.Code{unpublish(id, target), unstage(id, "/s"), unstage(id, "/s"), p.detach(ctx, id, "n1")} {
+		if got != codes.OK {
+			t.Errorf("taking it off, call %d: want OK, got %s", i, got)
+		}
 	}
 }
 

@@ -20,7 +20,7 @@ const template = `# A driver under test. After filling it in: headroom driver li
 apiVersion: headroom/v1alpha1
 kind: Driver
 name: %[1]s
-limit: backend          # where its limit comes from: backend (Headroom's, at ${BACKEND}), own (a service of its own), fixed (given at start)
+limit: backend          # where its limit comes from: backend (Headroom's, at ${BACKEND}), gate (nowhere), own (its own service), fixed (${LIMIT})
 figures:                # what the driver promises; the checks measure against it
   minInterval: 1s       # least time between two quota queries of a node
   cacheAge: 2s          # oldest answer while the quota service answers; at least minInterval
@@ -79,11 +79,11 @@ func (d *Definition) lint(f *strict.File) {
 			f.Fail(at+".command", "pass it, such as --drivername=${DRIVER_NAME}", "has no ${DRIVER_NAME}: several drivers run at once, under names of their own")
 		}
 	}
-	if !d.node.uses("NODE_ID") {
-		f.Fail("node.command", "pass it, such as --nodeid=${NODE_ID}", "has no ${NODE_ID}: every node would have the same")
+	if !d.node.uses("NODE_ID") && d.NodeIDs == NodeIDsGiven {
+		f.Fail("node.command", "pass it, such as --nodeid=${NODE_ID}, or write nodeIDs: own", "has no ${NODE_ID}: every node would have the same")
 	}
 	if d.Limit == LimitBackend && !d.Uses("BACKEND") {
-		f.Fail("limit", "pass ${BACKEND} to a process, or write limit: own or limit: fixed", "with limit: backend, want a process that is given ${BACKEND}")
+		f.Fail("limit", "pass ${BACKEND} to a process, or write limit: gate, own or fixed", "with limit: backend, want a process that is given ${BACKEND}")
 	}
 }
 
@@ -100,8 +100,13 @@ func (d *Definition) lintProgram(f *strict.File, field, path string) {
 // notes say which checks a definition gives up.
 func (d *Definition) notes() (notes []string) {
 	switch d.Limit {
+	case LimitGate:
+		notes = append(notes, "limit: gate: what is judged of a limit is the gate's, and does not count for the driver")
 	case LimitFixed:
 		notes = append(notes, "limit: fixed: the checks of a limit that changes, and of its service's outages, do not apply")
+		if !d.Uses("LIMIT") {
+			notes = append(notes, "no process is given ${LIMIT}: of the specs of a cluster that need a limit of their choice, none applies")
+		}
 	case LimitOwn:
 		for _, c := range []struct {
 			name  string
@@ -114,7 +119,7 @@ func (d *Definition) notes() (notes []string) {
 			}
 		}
 	}
-	if !d.Uses("STATE_DIR") {
+	if !d.Uses("STATE_DIR") && d.Limit != LimitGate {
 		notes = append(notes, "no process is given ${STATE_DIR}: a driver that is restarted in an outage has no last good value")
 	}
 	return notes

@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
 )
 
 // Start is how a process of a driver is known to have started.
@@ -24,6 +27,80 @@ func (d *Definition) NodeStart() Start { return d.node.start }
 
 // ControllerStart is the same of the controller process.
 func (d *Definition) ControllerStart() Start { return d.controller.start }
+
+// identifyLimit bounds each call of Identify.
+const identifyLimit = 15 * time.Second
+
+// Identify looks whether what serves on a socket is the driver that was started: a CSI driver, under the name that it was given and, where controller says
+// that it is asked to attach, one that attaches. scale stretches the time that an answer may take. Each error says what to try.
+func Identify(ctx context.Context, socket, name string, controller bool, scale float64) error {
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		return err
+	}
+	defer conn.Close() // it carries nothing any more
+	limit := time.Duration(float64(identifyLimit) * scale)
+	ask := func(what string, f func(context.Context) error) error {
+		ctx, cancel := context.WithTimeout(ctx, limit)
+		defer cancel()
+		switch err := f(ctx); status.Code(err) {
+		case codes.OK:
+			return nil
+		case codes.Unimplemented:
+			return fmt.Errorf("%s is not implemented: what answers on its socket is no CSI driver, or has not this service (%w)\n"+
+				"  try: is it the program and the mode that serves CSI on ${ENDPOINT}?", what, err)
+		case codes.DeadlineExceeded:
+			return fmt.Errorf("%s: no answer within %s: it hangs, or speaks no gRPC (%w)\n  try: headroom driver check; for a debugger, --timeout-scale", what, limit, err)
+		default:
+			return fmt.Errorf("%s: %w\n  try: does it speak CSI over gRPC on ${ENDPOINT}?", what, err)
+		}
+	}
+	identity := csi.NewIdentityClient(conn)
+	var info *csi.GetPluginInfoResponse
+	err = ask("GetPluginInfo", func(ctx context.Context) (err error) {
+		info, err = identity.GetPluginInfo(ctx, &csi.GetPluginInfoRequest{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if info.GetName() != name {
+		return fmt.Errorf("GetPluginInfo: want the name that it was given, %q, got %q: the external-attacher goes by it\n"+
+			"  try: pass ${DRIVER_NAME} to it, such as --drivername=${DRIVER_NAME}", name, info.GetName())
+	}
+	if !controller {
+		return nil
+	}
+	var plugin *csi.GetPluginCapabilitiesResponse
+	err = ask("GetPluginCapabilities", func(ctx context.Context) (err error) {
+		plugin, err = identity.GetPluginCapabilities(ctx, &csi.GetPluginCapabilitiesRequest{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(plugin.GetCapabilities(), func(c *csi.PluginCapability) bool {
+		return c.GetService().GetType() == csi.PluginCapability_Service_CONTROLLER_SERVICE
+	}) {
+		return errors.New("GetPluginCapabilities: want CONTROLLER_SERVICE, got none: a driver that attaches nothing has no attach capacity\n" +
+			"  try: write its controller process under controller, or start it in a mode that serves both")
+	}
+	var caps *csi.ControllerGetCapabilitiesResponse
+	err = ask("ControllerGetCapabilities", func(ctx context.Context) (err error) {
+		caps, err = csi.NewControllerClient(conn).ControllerGetCapabilities(ctx, &csi.ControllerGetCapabilitiesRequest{})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(caps.GetCapabilities(), func(c *csi.ControllerServiceCapability) bool {
+		return c.GetRpc().GetType() == csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME
+	}) {
+		return errors.New("ControllerGetCapabilities: want PUBLISH_UNPUBLISH_VOLUME, got none: a driver that attaches nothing has no attach capacity\n" +
+			"  try: the flag that turns attaching on, such as --enable-attach")
+	}
+	return nil
+}
 
 // Check is nil once the process that serves on a socket, given by its path, is ready.
 func (s Start) Check(ctx context.Context, socket string) error {

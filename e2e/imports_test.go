@@ -61,11 +61,14 @@ func crossings(units []unit) (broken []string) {
 	return broken
 }
 
+// jsonv2 is encoding/json/v2 of the standard library, a module before Go 1.27.
+const jsonv2 = "github.com/go-json-experiment/json"
+
 // outside lists what a package that may use the standard library only needs beyond it.
 func outside(units []unit, pkg string) (broken []string) {
 	standard := map[string]bool{}
 	for _, u := range units {
-		standard[u.ImportPath] = u.Standard
+		standard[u.ImportPath] = u.Standard || below(u.ImportPath, jsonv2)
 	}
 	for _, u := range units {
 		if u.pkg() != pkg {

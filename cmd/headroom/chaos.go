@@ -128,7 +128,7 @@ func (o *chaosOptions) start(cmd *cobra.Command) error {
 		if err != nil {
 			return usageError{err}
 		}
-		return replay(cmd, o.run, stories, 1)
+		return replay(cmd, o.run, stories, 1, nil)
 	}
 	if o.Seed == 0 {
 		o.Seed = newSeed()
@@ -145,7 +145,7 @@ func (o *chaosOptions) start(cmd *cobra.Command) error {
 		return o.several(cmd)
 	}
 	o.run.Seed = o.Seed
-	return replay(cmd, o.run, []story{first.story}, 1)
+	return replay(cmd, o.run, []story{first.story}, 1, nil)
 }
 
 // made is a plan with its file's text.

@@ -69,7 +69,7 @@ func checkRun(out, notes io.Writer, dir, output string, write bool) (err error) 
 		return checkError(err)
 	}
 	defer func() { err = errors.Join(err, run.Close()) }()
-	r, err := report.Judge(run.Header, run.Events(), run.Previous)
+	r, err := run.Judge(run.Previous)
 	if err != nil {
 		return checkError(err)
 	}

@@ -176,6 +176,13 @@ func (m *matrixFlags) run(cmd *cobra.Command) error {
 	if err != nil {
 		return cluster.Environment("print the matrix", err)
 	}
+	junit, err := matrix.JUnit(results)
+	if err == nil {
+		err = report.WriteFile(filepath.Join(m.options.RunDir, report.FileJUnit), junit)
+	}
+	if err != nil {
+		return cluster.Environment("write the results of the matrix", err)
+	}
 	if code := matrix.ExitCode(results); code != report.ExitHeld {
 		return exitError{code: code}
 	}

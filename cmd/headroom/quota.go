@@ -164,7 +164,7 @@ func quotaFault() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "fault MODE [NODE...]",
 		Short: "Make the backend fail for some nodes, or for all",
-		Long:  fmt.Sprintf("Make the backend fail for some nodes, or for all.\n\nMODE is one of %s. huge, negative and stale mislead queries; wrong-zone refuses attaches.", quotaNames(quota.Modes)),
+		Long:  fmt.Sprintf("Make the backend fail for some nodes, or for all.\n\nMODE is one of %s. huge, negative and stale mislead queries; wrong-zone refuses attaches; no-answer does what it is asked and does not say so.", quotaNames(quota.Modes)),
 		Args:  cobra.MinimumNArgs(1),
 	}
 	control := quotaControlFlag(cmd)

@@ -31,12 +31,15 @@ const defaultDriver = "steady"
 type story struct {
 	file string
 	*scenario.Scenario
+	// of is the scenario that this one is a copy of; nil where it is none.
+	of *scenario.Scenario
 }
 
 func replayCommand() *cobra.Command {
 	var o run.Options
-	var procs int
+	var procs, times int
 	var check bool
+	var results string
 	cmd := &cobra.Command{
 		Use:   "replay FILE...",
 		Short: "Play scenarios and judge what happened by what they expect",
@@ -44,9 +47,12 @@ func replayCommand() *cobra.Command {
 defect expects its violation, and fails on the day that the defect is gone.
 
 All files are read first, and nothing is started while one of them has a mistake. Scenarios with the same components, gates and driver share one
-cluster, on nodes of their own; those that stop shared components play alone.`,
+cluster, on nodes of their own; those that stop shared components play alone.
+
+With --times each is played so often, its copies on nodes of their own beside each other, and a table says how often it showed all that it expects.`,
 		Example: `  headroom replay fixtures/scenarios/*.yaml
-  headroom replay --check my-incident.yaml`,
+  headroom replay --check my-incident.yaml
+  headroom replay --times 10 --results results.yaml my-incident.yaml`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return usageError{fmt.Errorf("%s: want at least one scenario file, such as fixtures/scenarios/slow-stale-answer.yaml", cmd.CommandPath())}
@@ -66,7 +72,17 @@ cluster, on nodes of their own; those that stop shared components play alone.`,
 				return nil
 			}
 			o.Out = cmd.ErrOrStderr()
-			return replay(cmd, o, stories, procs)
+			if times == 1 && results == "" {
+				return replay(cmd, o, stories, procs, nil)
+			}
+			kept, err := readResults(results)
+			if err != nil {
+				return usageError{err}
+			}
+			if stories, err = copies(stories, times); err != nil {
+				return usageError{err}
+			}
+			return kept.replay(cmd, o, stories, procs)
 		},
 	}
 	f := cmd.Flags()
@@ -76,6 +92,8 @@ cluster, on nodes of their own; those that stop shared components play alone.`,
 	originFlags(f, &o.From)
 	f.StringVar(&o.Cache, "cache", "", "cache of component binaries (default $XDG_CACHE_HOME/headroom)")
 	f.IntVar(&procs, "procs", 4, "scenarios that play at the same time")
+	f.IntVar(&times, "times", 1, "how often to play each scenario: 1 to 100")
+	f.StringVar(&results, "results", "", "file of how often scenarios showed what they expect, to add these plays to; it is made where it is missing")
 	f.BoolVar(&check, "check", false, "only read the files and say what is wrong with them")
 	return cmd
 }
@@ -197,8 +215,8 @@ func groups(stories []story) ([][]story, error) {
 	return all, nil
 }
 
-// replay plays each group on a cluster of its own, one after the other, and ends with the worst of their exit codes.
-func replay(cmd *cobra.Command, o run.Options, stories []story, procs int) error {
+// replay plays each group on a cluster of its own, one after the other, tells what became of each, and ends with the worst of their exit codes.
+func replay(cmd *cobra.Command, o run.Options, stories []story, procs int, tell func(dir string, r report.Report, group []story) error) error {
 	all, err := groups(stories)
 	if err != nil {
 		return err
@@ -209,11 +227,17 @@ func replay(cmd *cobra.Command, o run.Options, stories []story, procs int) error
 		if len(all) > 1 && o.RunDir != "" {
 			g.RunDir = filepath.Join(o.RunDir, strconv.Itoa(i+1))
 		}
-		code, err := replayGroup(cmd, g, group, procs)
+		dir, r, err := replayGroup(cmd, g, group, procs)
 		if err != nil {
 			return err
 		}
-		worst = report.WorstExit(worst, code)
+		worst = report.WorstExit(worst, report.ExitCode(r))
+		if tell == nil {
+			continue
+		}
+		if err := tell(dir, r, group); err != nil {
+			return err
+		}
 	}
 	if worst != report.ExitHeld {
 		return exitError{code: worst}
@@ -221,15 +245,15 @@ func replay(cmd *cobra.Command, o run.Options, stories []story, procs int) error
 	return nil
 }
 
-func replayGroup(cmd *cobra.Command, o run.Options, group []story, procs int) (int, error) {
+func replayGroup(cmd *cobra.Command, o run.Options, group []story, procs int) (dir string, r report.Report, err error) {
 	ctx := cmd.Context()
 	s, err := run.Start(ctx, o)
 	if err != nil {
-		return 0, err
+		return "", r, err
 	}
 	release, err := register(s.Dir)
 	if err != nil {
-		return 0, errors.Join(err, s.End(context.WithoutCancel(ctx)))
+		return "", r, errors.Join(err, s.End(context.WithoutCancel(ctx)))
 	}
 	defer release()
 	follow, stop := context.WithCancel(context.WithoutCancel(ctx))
@@ -251,14 +275,10 @@ func replayGroup(cmd *cobra.Command, o run.Options, group []story, procs int) (i
 	}
 	stop()
 	s.Problem("show the progress", <-followed)
-	r, err := s.Finish(ctx)
-	if err != nil {
-		return 0, err
+	if r, err = s.Finish(ctx); err != nil {
+		return "", r, err
 	}
-	if err := printReport(cmd.OutOrStdout(), r, s.Dir, "table"); err != nil {
-		return 0, cluster.Environment("print the report", err)
-	}
-	return report.ExitCode(r), nil
+	return s.Dir, r, cluster.Environment("print the report", printReport(cmd.OutOrStdout(), r, s.Dir, "table"))
 }
 
 // play plays those scenarios together that do not touch what they share, then the others one by one.

@@ -26,6 +26,7 @@ type shrinkOptions struct {
 	invariant, scenario, out string
 	tries, confirm, parallel int
 	deadline                 time.Duration
+	resume                   bool
 	run                      run.Options
 }
 
@@ -36,7 +37,9 @@ func shrinkCommand() *cobra.Command {
 		Short: "Make the scenario of a run that violated an invariant as small as it can be while it still does",
 		Long: `Plays the scenario of RUN-DIR again and again, each time on a new cluster, with fewer steps, then with shorter pauses, then with fewer nodes and a smaller
 workload, and keeps what still shows the same invariant violated; a violation that is known upstream counts. The smallest one is written as a scenario
-that expects the violation, after it was played a few times more to say how often it shows.`,
+that expects the violation, after it was played a few times more to say how often it shows.
+
+What each trial told is kept in --run-dir: after an interruption --resume goes on there, and plays no trial again.`,
 		Example: `  headroom shrink runs/20260729-101530
   headroom shrink runs/20260729-101530 --invariant no-ghost --deadline 20m --out no-ghost.yaml`,
 		ValidArgsFunction: runDirectory,
@@ -57,6 +60,7 @@ that expects the violation, after it was played a few times more to say how ofte
 	f.IntVar(&o.parallel, "parallel", cells(), "clusters at the same time; one for every two processors unless given")
 	f.DurationVar(&o.deadline, "deadline", 40*time.Minute, "when to be done: the smallest scenario found by then is confirmed and written")
 	f.StringVar(&o.run.RunDir, "run-dir", "", "empty or new directory for the trials, one each below it (default runs/<id>)")
+	f.BoolVar(&o.resume, "resume", false, "go on in the --run-dir of a shrinking that was interrupted, of the same run and with the same flags")
 	originFlags(f, &o.run.From)
 	f.StringVar(&o.run.Cache, "cache", "", "cache of component binaries (default $XDG_CACHE_HOME/headroom)")
 	complete(cmd, "invariant", invariantNames()...)
@@ -80,6 +84,8 @@ func (o *shrinkOptions) check() error {
 		return fmt.Errorf("--confirm %d: want 1 to 100", o.confirm)
 	case o.parallel < 1 || o.parallel > 16:
 		return fmt.Errorf("--parallel %d: want 1 to 16", o.parallel)
+	case o.resume && o.run.RunDir == "":
+		return errors.New("--resume: say with --run-dir where the trials are")
 	case o.deadline < time.Minute:
 		return fmt.Errorf("--deadline %s: want 1m or more", o.deadline)
 	}
@@ -98,7 +104,7 @@ func (o *shrinkOptions) start(cmd *cobra.Command, from string) error {
 	if err != nil {
 		return usageError{err}
 	}
-	dir, err := newRunDir(o.run.RunDir)
+	dir, known, err := o.trialsDir()
 	if err != nil {
 		return err
 	}
@@ -107,7 +113,7 @@ func (o *shrinkOptions) start(cmd *cobra.Command, from string) error {
 	}
 	notes := cmd.ErrOrStderr()
 	say(notes, "shrink %s of run %s to what shows %s violated  %s\n", whole.Metadata.Name, r.Run, o.invariant, dir)
-	t := &trials{options: o, dir: dir, seed: r.Seed, file: whole.file, begun: time.Now()}
+	t := &trials{options: o, dir: dir, seed: r.Seed, file: whole.file, begun: time.Now(), known: known}
 	res, err := shrink.Minimise(cmd.Context(), whole.Scenario, shrink.Options{
 		Trial: t.try, Check: t.check, Parallel: o.parallel, Tries: o.tries, Confirm: o.confirm, Enough: t.enough,
 		Tell: func(p shrink.Progress) {
@@ -240,7 +246,7 @@ func (o *shrinkOptions) played(r report.Report, dir string) (story, error) {
 	return story{file: file, Scenario: s}, nil
 }
 
-// trials plays candidates.
+// trials plays candidates, or knows what they told before an interruption.
 type trials struct {
 	options *shrinkOptions
 	dir     string
@@ -251,6 +257,7 @@ type trials struct {
 	mu     sync.Mutex
 	count  int
 	played time.Duration // by all of them
+	known  *told
 }
 
 // enough says that what is left of the time is needed to confirm the result.
@@ -279,9 +286,12 @@ func (t *trials) try(ctx context.Context, s *scenario.Scenario) (bool, error) {
 	if err != nil {
 		return false, err
 	}
+	if shown, ok := t.known.recall(text); ok {
+		return shown, nil
+	}
 	t.mu.Lock()
 	t.count++
-	one := trial{name: fmt.Sprintf("%03d", t.count), seed: t.seed, plan: text, run: t.options.run}
+	one := trial{name: t.known.name(t.count), seed: t.seed, plan: text, run: t.options.run}
 	t.mu.Unlock()
 	one.run.RunDir = filepath.Join(t.dir, one.name)
 	began := time.Now()
@@ -291,11 +301,16 @@ func (t *trials) try(ctx context.Context, s *scenario.Scenario) (bool, error) {
 	t.mu.Unlock()
 	switch {
 	case shows(e.report, t.options.invariant):
-		return true, nil
+		return true, t.known.keep(text, true)
+	case ctx.Err() != nil:
+		return false, ctx.Err() // it was cut short
 	case e.err != nil:
 		return false, e.err
 	case e.code == report.ExitEnvironment:
 		return false, fmt.Errorf("the environment failed; see %s", e.run.RunDir)
+	}
+	if err := t.known.keep(text, false); err != nil {
+		return false, err
 	}
 	return false, os.RemoveAll(one.run.RunDir)
 }

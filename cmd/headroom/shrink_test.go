@@ -36,6 +36,40 @@ func TestShrinkCommand(t *testing.T) {
 	}
 }
 
+// TestShrinkGoesOn shows that a shrinking that goes on after an interruption plays nothing again, and ends with the same.
+func TestShrinkGoesOn(t *testing.T) {
+	run, dir := ranStory(t, story12(late, "heal: slow-stale-answer")), t.TempDir()
+	first, err := try(t, "shrink", run, "--run-dir", dir)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, first)
+	}
+	all, err := os.ReadFile(filepath.Join(dir, fileTold))
+	if err != nil {
+		t.Fatal(err)
+	}
+	lines := strings.SplitAfter(string(all), "\n")
+	half := strings.Join(lines[:len(lines)/2], "") + `{"scenario":"cut of` // as a process leaves it that is killed
+	if err := os.WriteFile(filepath.Join(dir, fileTold), []byte(half), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	again, err := try(t, "shrink", run, "--run-dir", dir, "--resume")
+	if err != nil {
+		t.Fatalf("%v\n%s", err, again)
+	}
+	smallest := func(text string) string {
+		_, end, _ := strings.Cut(text, " trials, ")
+		_, steps, _ := strings.Cut(end, "\n") // the time that it took is before
+		return steps
+	}
+	if smallest(first) == "" || smallest(first) != smallest(again) {
+		t.Errorf("want the same twice, got\n%s\nand\n%s", first, again)
+	}
+	now, err := os.ReadFile(filepath.Join(dir, fileTold))
+	if err != nil || strings.Count(string(now), "\n") != strings.Count(string(all), "\n") {
+		t.Errorf("want as many trials in all as without an interruption, got\n%s\nand\n%s (%v)", all, now, err)
+	}
+}
+
 // TestTwelveSteps holds the plan that shows shrinking on a cluster to its name.
 func TestTwelveSteps(t *testing.T) {
 	stories, err := loadStories([]string{"../../fixtures/plans/twelve-steps.yaml"})
@@ -78,6 +112,8 @@ func TestShrinkRefuses(t *testing.T) {
 		{full, "no run directory"},
 		{ranSpecs(t, "steady", nil), "violated no invariant"},
 		{none, "played no scenario"},
+		{good + " --resume", "say with --run-dir where the trials are"},
+		{good + " --resume --run-dir " + full, "holds no trials.jsonl"},
 		{several, "choose one with --scenario: long, other"},
 		{good + " --scenario short", "played: long"},
 		{good + " --invariant nosuch", "never-unbounded"},

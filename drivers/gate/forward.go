@@ -63,6 +63,11 @@ func (g *Gate) ask(ctx context.Context, stream grpc.ServerStream, c *call, req f
 	}
 	defer link.close()
 	c.invoke(history.DriverSide)
+	if s := g.opts.Stage; s != nil && c.method.desc != nil && s.Handles(c.method.name) {
+		resp, err, known = c.staged(outgoing(ctx), s, link, req)
+		c.complete(history.DriverSide, resp, err, known)
+		return resp, err, known
+	}
 	var header, trailer metadata.MD
 	err = link.conn.Invoke(outgoing(ctx), c.method.full, &req, &resp, grpc.Header(&header), grpc.Trailer(&trailer))
 	known = link.answered.Load()

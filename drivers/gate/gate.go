@@ -25,6 +25,7 @@ import (
 
 	"google.golang.org/grpc"
 	_ "google.golang.org/grpc/encoding/gzip" // a client may compress
+	"google.golang.org/protobuf/proto"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/unixsocket"
@@ -48,8 +49,19 @@ type Options struct {
 	Node string
 	// Rules may be shared between gates; nil means rules of its own.
 	Rules *Rules
+	// Stage, when not nil, is a part of the driver as far as the history is concerned.
+	Stage Stage
 	// History has the source "csi/<node>" or "csi/controller/<driver>"; nil discards.
 	History *history.Writer
+}
+
+// Stage stands between a gate and its driver and gives the driver what it lacks.
+type Stage interface {
+	// Handles says whether the stage has to do with a method, by its name without the service. All others pass unchanged.
+	Handles(method string) bool
+	// Handle answers a call whose request has the type of package csi. driver is the way to the driver; it may be asked any number of times. An error is
+	// a gRPC status.
+	Handle(ctx context.Context, method string, req proto.Message, driver grpc.ClientConnInterface) (proto.Message, error)
 }
 
 // Gate is one interposer. It listens from New on and answers from Serve on.

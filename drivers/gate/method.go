@@ -11,7 +11,11 @@ import (
 	"headroom/e2e/framework/history"
 )
 
-const nodeGetInfo = "NodeGetInfo"
+// Methods whose answers the history has fields of.
+const (
+	nodeGetInfo   = "NodeGetInfo"
+	getPluginInfo = "GetPluginInfo"
+)
 
 // method is what is known of a called method.
 type method struct {
@@ -70,12 +74,19 @@ func stringField(m protoreflect.Message, name protoreflect.Name) string {
 
 // answer fills in the fields of an OK answer.
 func (m method) answer(f frame, body *history.CSICall) {
-	if m.name != nodeGetInfo || m.desc == nil {
+	if m.desc == nil {
 		return
 	}
-	var info csi.NodeGetInfoResponse
-	if err := proto.Unmarshal(f.bytes, &info); err != nil {
-		return
+	switch m.name {
+	case nodeGetInfo:
+		var info csi.NodeGetInfoResponse
+		if proto.Unmarshal(f.bytes, &info) == nil {
+			body.NodeID, body.MaxVolumes = info.NodeId, &info.MaxVolumesPerNode
+		}
+	case getPluginInfo:
+		var info csi.GetPluginInfoResponse
+		if proto.Unmarshal(f.bytes, &info) == nil {
+			body.Version = info.VendorVersion
+		}
 	}
-	body.NodeID, body.MaxVolumes = info.NodeId, &info.MaxVolumesPerNode
 }

@@ -1,11 +1,11 @@
 // Package hostpathlike stands in for csi-driver-host-path where its binary cannot be had: the same flags, and the same answers about volumes and attaching.
 //
-// Contract: what a client sees of GetPluginInfo, capabilities, CreateVolume, DeleteVolume, ControllerPublishVolume, ControllerUnpublishVolume and NodeGetInfo
-// is what the driver's v1.17 answers (kubernetes-csi/csi-driver-host-path, pkg/hostpath); drivers.TestHostpathContract holds both to it. One process serves all three
-// services and knows its own node and volumes only. The limit is fixed at start: --attach-limit is reported and enforced, --maxvolumespernode is reported and
+// Contract: what a client sees of GetPluginInfo, capabilities, CreateVolume, DeleteVolume, ControllerPublishVolume, ControllerUnpublishVolume, NodeGetInfo
+// and of staging and publishing is what the driver's v1.17 answers (kubernetes-csi/csi-driver-host-path, pkg/hostpath); drivers.TestHostpathContract holds
+// both to it. One process serves all three services and knows its own node and volumes only. The limit is fixed at start: --attach-limit is reported and enforced, --maxvolumespernode is reported and
 // not enforced, and --attach-limit=-1 reports a random number from 1 to 10 and enforces nothing.
 //
-// It keeps ids and attachments and no data: it mounts nothing, and has no snapshots, clones, capacity or expansion.
+// Volumes are folders in the state directory, bind-mounted where they are published. It has no block volumes, snapshots, clones, capacity or expansion.
 package hostpathlike
 
 import (
@@ -38,6 +38,9 @@ type volume struct {
 	Size     int64  `json:"volSize"`
 	Attached bool   `json:"attached"`
 	ReadOnly bool   `json:"readOnlyAttach"`
+	// Staged is where the volume is staged, Published where it is mounted.
+	Staged    string   `json:"staged"`
+	Published []string `json:"published"`
 }
 
 // driver serves all three services.

@@ -173,11 +173,6 @@ func (d *driver) ControllerUnpublishVolume(_ context.Context, req *csi.Controlle
 	return &csi.ControllerUnpublishVolumeResponse{}, nil
 }
 
-// NodeGetCapabilities implements csi.NodeServer.
-func (d *driver) NodeGetCapabilities(context.Context, *csi.NodeGetCapabilitiesRequest) (*csi.NodeGetCapabilitiesResponse, error) {
-	return &csi.NodeGetCapabilitiesResponse{}, nil
-}
-
 // mostRandom is the largest number that --attach-limit=-1 reports.
 const mostRandom = 10
 

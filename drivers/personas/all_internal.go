@@ -14,7 +14,7 @@ func init() {
 		Try:  []string{"stale-count-race"},
 		// Without code 8 the kubelet never rejects a pod from a full node, so a pod that would fit elsewhere is not made anew there.
 		// reactive-converges is not here: it speaks of pods that wait on code 8, and there are none.
-		MayAlso: []string{"recovers-after-heal", "stale-count-race", "attach-classes", "reactive-refresh"},
+		MayAlso: []string{"recovers-after-heal", "stale-count-race", "limit-enforced", "attach-classes", "reactive-refresh"},
 		Mistakes: func() steady.Mistakes {
 			return steady.Mistakes{Code: func(error, codes.Code) codes.Code { return codes.Internal }}
 		},

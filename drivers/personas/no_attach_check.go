@@ -16,7 +16,7 @@ func init() {
 		Root: "attach-rechecked",
 		Try:  []string{"stale-count-race"},
 		MayAlso: []string{
-			"class-is-honest", "no-leaked-attachment", "stale-count-race",
+			"class-is-honest", "limit-enforced", "no-leaked-attachment", "stale-count-race",
 		},
 		Mistakes: func() steady.Mistakes {
 			return steady.Mistakes{Backend: func(b steady.Backend) steady.Backend { return trusting{b} }}

@@ -28,9 +28,9 @@ var byReason = map[string]codes.Code{
 	history.ReasonUnavailable:       codes.Unavailable,
 }
 
-// codeOf is the code of an error of the backend during a call with ctx. An error that the backend did not answer itself (no connection, an
+// CodeOf is the code of an error of the backend during a call with ctx. An error that the backend did not answer itself (no connection, an
 // answer that makes no sense) is UNAVAILABLE: whether the call took effect is not known, and asking again is right.
-func codeOf(ctx context.Context, err error) codes.Code {
+func CodeOf(ctx context.Context, err error) codes.Code {
 	var refusal *quota.Error
 	if errors.As(err, &refusal) {
 		if code, known := byReason[refusal.Reason]; known {

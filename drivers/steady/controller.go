@@ -63,7 +63,7 @@ func (d *Driver) publish(ctx context.Context, req *csi.ControllerPublishVolumeRe
 	if reasonOf(cause) == history.ReasonFull && d.opts.Policy != nil && req.NodeId == d.opts.NodeID {
 		d.opts.Policy.Refused()
 	}
-	return cause, status.Error(codeOf(ctx, cause), cause.Error())
+	return cause, status.Error(CodeOf(ctx, cause), cause.Error())
 }
 
 // ControllerUnpublishVolume implements csi.ControllerServer. A volume or node that the backend does not know is not attached: done.
@@ -79,7 +79,7 @@ func (d *Driver) ControllerUnpublishVolume(
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
 	if err := d.opts.Backend.Detach(ctx, req.NodeId, req.VolumeId); err != nil {
-		if code := codeOf(ctx, err); code != codes.NotFound {
+		if code := CodeOf(ctx, err); code != codes.NotFound {
 			return nil, status.Error(code, err.Error())
 		}
 	}

@@ -146,17 +146,21 @@ func (p Program) serve(ctx context.Context, f flags) error {
 }
 
 func (p Program) policy(f flags, figures policy.Config) (*policy.Policy, error) {
-	boot, err := policy.Boot()
-	if err != nil {
-		return nil, err
-	}
-	return policy.New(policy.Options{
-		Node: f.NodeID, Config: figures, Backend: f.Backend, Store: StateFile(f.StateDir), Clock: policy.Machine{}, Boot: boot,
-		Rand:        rand.New(rand.NewPCG(uint64(f.seed), hash(f.NodeID))),
+	return Capacity(f.StateDir, f.seed, policy.Options{
+		Node: f.NodeID, Config: figures, Backend: f.Backend,
 		Attachments: func() int64 { return Attachments(f.StateDir) },
 		Lease:       f.claim(),
 		Logf:        func(format string, args ...any) { fmt.Fprintf(p.Stderr, "steady: "+format+"\n", args...) },
 	})
+}
+
+// Capacity is a node's policy on this machine, saved in stateDir; o need not have a store, a clock, a boot and a source of randomness.
+func Capacity(stateDir string, seed int64, o policy.Options) (p *policy.Policy, err error) {
+	if o.Boot, err = policy.Boot(); err != nil {
+		return nil, err
+	}
+	o.Store, o.Clock, o.Rand = StateFile(stateDir), policy.Machine{}, rand.New(rand.NewPCG(uint64(seed), hash(o.Node)))
+	return policy.New(o)
 }
 
 // listen takes the place of a socket that an earlier instance left.

@@ -11,7 +11,7 @@ import (
 	"path/filepath"
 	"sync"
 
-	"golang.org/x/sys/unix"
+	"headroom/drivers/bindmount"
 )
 
 // errPublishedOtherwise says that something else is mounted at the target: another volume, or the same with another capability.
@@ -49,7 +49,7 @@ func (v *volumes) publish(p publication) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	p.Target = filepath.Clean(p.Target)
-	mounted, err := mountCount(p.Target)
+	mounted, err := bindmount.Count(p.Target)
 	if err != nil {
 		return err
 	}
@@ -77,28 +77,18 @@ func (v *volumes) publish(p publication) error {
 	if err := os.WriteFile(v.record(p.Target), b, 0o644); err != nil {
 		return err
 	}
-	return bind(source, p.Target, p.ReadOnly)
+	return bindmount.Bind(source, p.Target, p.ReadOnly)
 }
 
 func (v *volumes) unpublish(target string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	target = filepath.Clean(target)
-	mounted, err := mountCount(target)
-	if err != nil {
+	if err := bindmount.Remove(target); err != nil {
 		return err
 	}
-	for ; mounted > 0; mounted-- {
-		// EINVAL: not mounted any more. Shared mounts come and go in pairs, so one call can take two away.
-		if err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("unmount %q: %w", target, err)
-		}
-	}
-	// Remove, never RemoveAll: were it still mounted, that would delete the volume's data.
-	for _, path := range []string{target, v.record(target)} {
-		if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
+	if err := os.Remove(v.record(target)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
 	}
 	return nil
 }
@@ -115,7 +105,7 @@ func (v *volumes) inUse() int64 {
 		if err != nil {
 			continue
 		}
-		if n, err := mountCount(p.Target); err == nil && n > 0 {
+		if n, err := bindmount.Count(p.Target); err == nil && n > 0 {
 			seen[p.Volume] = true
 		}
 	}

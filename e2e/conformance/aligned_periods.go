@@ -28,7 +28,7 @@ func init() {
 		Boundary: history.Driver,
 		Labels:   []string{run.LabelLong},
 		Needs:    refreshed,
-		Setup:    run.Setup{Period: run.Shortest},
+		Setup:    run.Setup{Period: run.Shortest, Changes: true},
 		Limit:    10 * time.Minute,
 		Test:     alignedPeriods,
 	}

@@ -21,7 +21,7 @@ func init() {
 		Boundary: history.Driver,
 		Labels:   []string{run.LabelSlow},
 		Needs:    rejected,
-		Setup:    run.Setup{Period: run.Never},
+		Setup:    run.Setup{Period: run.Never, Changes: true},
 		Test:     attachClasses,
 	}
 	for _, c := range classes {

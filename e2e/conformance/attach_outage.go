@@ -14,7 +14,7 @@ func init() {
 		Claim:    "A pod whose volume cannot be attached while the backend is away runs once the backend is back, and the node's count, which nothing was wrong with, stays.",
 		Source:   "kubernetes-csi external-attacher, which tries again from 1 s on, doubling to 5 min",
 		Boundary: history.Attacher,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Shortest, Changes: true},
 		Test:     attachOutage,
 	})
 }

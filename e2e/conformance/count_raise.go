@@ -14,7 +14,7 @@ func init() {
 		Source:   "KEP-4876, periodic updates; kubernetes pkg/scheduler/framework/plugins/nodevolumelimits, QueueingHint",
 		Boundary: history.Kubelet,
 		Needs:    refreshed,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 2}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 2}}, Period: run.Shortest, Changes: true},
 		Test:     countRaise,
 	})
 }

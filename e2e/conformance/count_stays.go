@@ -19,7 +19,7 @@ func init() {
 		Boundary: history.Kubelet,
 		Labels:   []string{run.LabelSmoke},
 		Lacks:    []string{versions.PeriodicRefresh},
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest, Changes: true},
 		Test:     countStays,
 	})
 }

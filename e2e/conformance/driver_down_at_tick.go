@@ -15,7 +15,7 @@ func init() {
 		Source:   "KEP-4876, periodic updates; kubernetes pkg/volume/csi, updateCSIDriver",
 		Boundary: history.Kubelet,
 		Needs:    refreshed,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest, Changes: true},
 		Test:     driverDownAtTick,
 	})
 }

@@ -16,7 +16,7 @@ func init() {
 		Source:   "KEP-4876: the kubelet writes what whichever instance answers; kubernetes #126921",
 		Boundary: history.Driver,
 		Needs:    refreshed,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 6}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 6}}, Period: run.Shortest, Changes: true, Releases: true},
 		Test:     driverOldVersion,
 	})
 }

@@ -18,7 +18,7 @@ func init() {
 		Boundary: history.Attacher,
 		Labels:   []string{run.LabelSmoke},
 		Lacks:    coded,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Never},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Never, Changes: true},
 		Test:     func(ctx context.Context, b *run.Bench) { waitWithoutCode(ctx, b) },
 	})
 	run.Register(run.Requirement{
@@ -29,7 +29,7 @@ func init() {
 		Boundary: history.Kubelet,
 		Labels:   []string{run.LabelSlow},
 		Lacks:    append([]string{versions.PodRejection}, coded...),
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Never},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Never, Changes: true},
 		Test:     podNotRejected,
 	})
 }

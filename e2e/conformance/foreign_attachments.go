@@ -15,7 +15,7 @@ func init() {
 		Source:   "KEP-4876, motivation; kubernetes-sigs/aws-ebs-csi-driver #2939",
 		Boundary: history.Driver,
 		Needs:    refreshed,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 5}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 5}}, Period: run.Shortest, Changes: true},
 		Test:     foreignAttachments,
 	})
 }

@@ -23,7 +23,7 @@ func init() {
 		Source:   "kubernetes pkg/volume/csi/csi_plugin.go, RegisterPlugin; fixtures/manifests/csinode-guard.yaml",
 		Boundary: history.APIServer,
 		Needs:    []string{versions.CountMutable},
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Never},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Never, Changes: true},
 		Test:     guardLimits,
 	})
 }

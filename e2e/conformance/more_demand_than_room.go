@@ -14,7 +14,7 @@ func init() {
 		Source:   "KEP-4876, motivation; kubernetes pkg/scheduler/framework/plugins/nodevolumelimits",
 		Boundary: history.Scheduler,
 		Needs:    refreshed,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 2}, {Limit: 3}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 2}, {Limit: 3}}, Period: run.Shortest, Changes: true},
 		Test:     moreDemandThanRoom,
 	})
 }

@@ -18,7 +18,7 @@ func init() {
 		Boundary: history.Kubelet,
 		Labels:   []string{run.LabelSlow},
 		Needs:    refreshed,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest, Changes: true},
 		Test:     periodChanges,
 	})
 }

@@ -57,9 +57,9 @@ func publishRepeated(ctx context.Context, b *run.Bench) {
 	second, err := b.Pod(ctx, b.On(), b.NewVolume(ctx))
 	b.Check(err)
 	b.Check(b.AwaitRunning(ctx, second, run.PodStart))
-	state, err := b.Quota.State(ctx)
+	got, err := b.Attached(ctx, node)
 	b.Check(err)
-	if got := state.Nodes[node].Quota.Attached; got != 2 {
+	if got != 2 {
 		b.Check(fmt.Errorf("backend of node %q: want 2 slots taken by 2 volumes, got %d", node, got))
 	}
 	b.Check(b.DeletePod(ctx, pod.Name)) // before its volume is taken away

@@ -16,7 +16,7 @@ func init() {
 		Source:   "CSI spec 1.12, NodeGetInfo max_volumes_per_node; kubernetes-sigs/aws-ebs-csi-driver #1361",
 		Boundary: history.Driver,
 		Needs:    refreshed,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 5}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 5}}, Period: run.Shortest, Changes: true},
 		Test:     quotaNonsense,
 	})
 }

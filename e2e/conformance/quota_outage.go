@@ -18,7 +18,7 @@ func init() {
 			Source:   "CSI spec 1.12, NodeGetInfo: max_volumes_per_node 0 means no limit, so an unknown quota must not become one",
 			Boundary: history.Driver,
 			Needs:    refreshed,
-			Setup:    run.Setup{Nodes: []run.Node{{Limit: 6}}, Period: run.Shortest},
+			Setup:    run.Setup{Nodes: []run.Node{{Limit: 6}}, Period: run.Shortest, Changes: true},
 			Test:     func(ctx context.Context, b *run.Bench) { quotaOutage(ctx, b, o.fault) },
 		})
 	}

@@ -18,7 +18,7 @@ func init() {
 		Boundary: history.Kubelet,
 		Labels:   []string{run.LabelSlow},
 		Needs:    rejected,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}, {Limit: 3}}, Period: run.Never},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}, {Limit: 3}}, Period: run.Never, Changes: true},
 		Test:     reactiveRefresh,
 	})
 }

@@ -15,7 +15,7 @@ func init() {
 		Source:   "KEP-4876, risks; the driver's declared step",
 		Boundary: history.Driver,
 		Needs:    refreshed,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 8}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 8}}, Period: run.Shortest, Changes: true},
 		Test:     recoverySteps,
 	})
 }

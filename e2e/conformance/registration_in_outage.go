@@ -17,7 +17,7 @@ func init() {
 		Source:   "kubernetes pkg/volume/csi/csi_plugin.go, RegisterPlugin",
 		Boundary: history.Driver,
 		Needs:    refreshed,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest, Changes: true},
 		Test:     registrationInOutage,
 	})
 }

@@ -19,7 +19,7 @@ func init() {
 		Boundary: history.Driver,
 		Labels:   []string{run.LabelSmoke},
 		Needs:    coded,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Never},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Never, Changes: true},
 		Test:     staleCountRace,
 	})
 }
@@ -33,9 +33,9 @@ func staleCountRace(ctx context.Context, b *run.Bench) {
 	b.Check(err)
 	b.AwaitScheduled(ctx, raced)
 	b.AwaitAttachCode(ctx, node, "full", codes.ResourceExhausted)
-	state, err := b.Quota.State(ctx)
+	got, err := b.Attached(ctx, node)
 	b.Check(err)
-	if got := state.Nodes[node].Quota.Attached; got != 2 {
+	if got != 2 {
 		b.Check(fmt.Errorf("backend of node %q: want 2 volumes attached, got %d", node, got))
 	}
 }

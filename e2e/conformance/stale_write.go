@@ -21,7 +21,7 @@ func init() {
 		Source:   "Kubernetes API conventions, concurrency control; kubernetes pkg/registry/storage/csinode, AllowUnconditionalUpdate",
 		Boundary: history.APIServer,
 		Labels:   []string{run.LabelSmoke},
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest, Changes: true},
 		Test:     staleWrite,
 	})
 }

@@ -21,7 +21,7 @@ func init() {
 		Source:   "Kubernetes API conventions, concurrency control; fixtures/manifests/csinode-guard.yaml",
 		Boundary: history.APIServer,
 		Needs:    refreshed,
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 4}}, Period: run.Shortest, Changes: true},
 		Test:     staleWriters,
 	})
 }

@@ -19,7 +19,7 @@ func init() {
 		Source:   "CSI spec 1.13, ControllerPublishVolume errors; kubernetes-sigs/gcp-compute-persistent-disk-csi-driver #298",
 		Boundary: history.Driver,
 		Needs:    slices.Concat(refreshed, coded),
-		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Shortest},
+		Setup:    run.Setup{Nodes: []run.Node{{Limit: 3}}, Period: run.Shortest, Changes: true},
 		Test:     throttled,
 	})
 }

@@ -94,7 +94,7 @@ func during(m *model.Model, c *model.Call, node string) decisions {
 		d.asked++
 		d.refs = append(d.refs, a.Ref)
 		tooLate := a.Done > model.Plus(c.Done, m.Slack())
-		if a.Answer == nil || tooLate {
+		if !a.Told() || tooLate {
 			d.open = true
 			continue
 		}

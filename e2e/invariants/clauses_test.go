@@ -83,6 +83,8 @@ func TestClassIsHonestJoins(t *testing.T) {
 		{"accepted, then exhausted", two(8, throttled, accepted(1, 2)), Violated},
 		{"accepted, then another failure", two(13, throttled, accepted(1, 2)), ""},
 		{"validation without a call", func(s *script) { s.quota(0, 2, 0); s.publish(1, "v1", 3) }, ""},
+		{"full, and nobody was told: unavailable", two(14, throttled, untold(refused(history.ReasonFull))), Held},
+		{"full, and nobody was told: exhausted", two(8, throttled, untold(refused(history.ReasonFull))), Violated},
 		{"outage as 14", func(s *script) { s.quota(0, 2, 0); s.outage(0, "refuse"); s.publish(1, "v1", 14) }, Held},
 		{"cancelled by the caller", func(s *script) {
 			s.quota(0, 2, 0)
@@ -110,6 +112,31 @@ func TestClassIsHonestJoins(t *testing.T) {
 			s.attach(1.06, "v1", refused(history.ReasonNoSuchVolume))
 			s.attach(1.07, "v1", refused(history.ReasonFull))
 		}, Held},
+	})
+}
+
+// untold is a decision whose answer was lost.
+func untold(b history.Backend) history.Backend {
+	b.Fault = history.NoAnswer
+	return b
+}
+
+// TestWhatNobodyWasToldHolds shows that a decision whose answer was lost is the truth all the same.
+func TestWhatNobodyWasToldHolds(t *testing.T) {
+	runClauses(t, "attach-rechecked", []clause{
+		{"attached", func(s *script) {
+			s.quota(0, 2, 0)
+			s.attach(1, "v1", untold(accepted(1, 2)))
+			s.publish(2, "v1", 0)
+		}, Held},
+		{"detached", func(s *script) {
+			s.quota(0, 2, 0)
+			s.attach(1, "v1", accepted(1, 2))
+			op := s.op()
+			s.add(1.5, history.Event{Source: "backend", Phase: history.OK, Op: op, Node: testNode, Key: "detach"},
+				untold(history.Backend{Volume: "v1", Decision: history.Accepted, Status: 200}))
+			s.publish(2, "v1", 0)
+		}, Violated},
 	})
 }
 

@@ -176,15 +176,15 @@ func judge(events iter.Seq2[history.Event, error], h history.Header, p pace, inv
 	rep := Report{Header: h}
 	next := p.every
 	var step model.Step // one for all events: there are many, and the rules keep none
-	for e, err := range events {
-		if err != nil {
-			rep.Err = err
-			shared.Lose("", "the history could not be read to its end: "+err.Error(), history.Ref{})
+	for d := range ahead(events, model.Decode) {
+		if d.err != nil {
+			rep.Err = d.err
+			shared.Lose("", "the history could not be read to its end: "+d.err.Error(), history.Ref{})
 			break
 		}
 		rep.Events++
-		step = fold(shared, e)
-		observe(all, shared, &step, e)
+		step = fold(shared, d)
+		observe(all, shared, &step, d.Event)
 		if p.every < model.Forever && shared.End() >= next {
 			settleAll(shared, all, p.hasty)
 			next = model.Plus(shared.End(), p.every)
@@ -197,15 +197,15 @@ func judge(events iter.Seq2[history.Event, error], h history.Header, p pace, inv
 	return rep
 }
 
-// fold is Model.Observe; an event that it panics on is as good as lost.
-func fold(m *model.Model, e history.Event) (s model.Step) {
+// fold is Model.Fold; an event that it panics on is as good as lost.
+func fold(m *model.Model, d decoded) (s model.Step) {
 	defer func() {
 		if p := recover(); p != nil {
-			m.Lose(e.Source, fmt.Sprintf("the fold panicked: %v", p), e.Ref())
-			s = model.Step{Event: e}
+			m.Lose(d.Source, fmt.Sprintf("the fold panicked: %v", p), d.Ref())
+			s = model.Step{Event: d.Event}
 		}
 	}()
-	return m.Observe(e)
+	return m.Fold(d.Event, d.body, d.bodyErr)
 }
 
 // result finishes the checker and lowers what its sources cannot support.

@@ -1,8 +1,9 @@
 // Package registrar registers a CSI driver with the kubelet: what node-driver-registrar does, in the process of its caller, on the record.
 //
 // Contract: while a Registrar serves, its socket in the kubelet's plugins_registry is there; the kubelet finds it, asks GetInfo, connects to
-// the endpoint and reports back. Removing the socket is what deregisters, and Close does that. It does not look at whether the driver works:
-// the kubelet finds out, and its verdict is what Status tells.
+// the endpoint and reports back. Removing the socket is what deregisters, and Close does that. When the kubelet says that it could not register the
+// driver, the socket goes and comes back after a while, as that of a sidecar that ends and whose container is restarted: the kubelet does not try
+// again by itself. It does not look at whether the driver works: the kubelet finds out, and its verdict is what Status tells.
 package registrar
 
 import (
@@ -11,6 +12,7 @@ import (
 	"fmt"
 	"net"
 	"sync"
+	"time"
 
 	"google.golang.org/grpc"
 	registration "k8s.io/kubelet/pkg/apis/pluginregistration/v1"
@@ -34,6 +36,20 @@ type Options struct {
 	Node     string
 	// History may be the gate's writer; nil discards.
 	History *history.Writer
+	// Restart is how long the socket is gone after the n-th refusal in a row, from 0 on; nil means Backoff.
+	Restart func(n int) time.Duration
+}
+
+// Backoff is how long a kubelet takes to restart a container that ended for the n-th time in a row: at once, then 10 s, doubling up to 5 min.
+func Backoff(n int) time.Duration {
+	const first, most = 10 * time.Second, 5 * time.Minute
+	switch {
+	case n <= 0:
+		return time.Second
+	case n > 5:
+		return most
+	}
+	return min(most, first<<(n-1))
 }
 
 // ErrNotAsked is wrapped by Wait's error when the kubelet never asked for the driver's info. The driver has no part in that.
@@ -53,50 +69,116 @@ type Status struct {
 // Registrar is one registration.
 type Registrar struct {
 	registration.UnimplementedRegistrationServer
-	opts     Options
+	opts   Options
+	closed chan struct{}
+
+	mu       sync.Mutex
 	listener net.Listener
 	server   *grpc.Server
-
-	mu      sync.Mutex
-	status  Status
-	changed chan struct{} // closed and replaced at each notification
-	gone    sync.Once     // the socket's removal is told once
+	status   Status
+	changed  chan struct{} // closed and replaced at each notification
+	refused  int           // refusals in a row
+	told     bool          // that the socket is gone
+	isClosed bool
 }
 
 // New takes the socket; the kubelet may see it at once and waits for Serve. The caller must Close the registrar.
 func New(o Options) (*Registrar, error) {
-	l, err := unixsocket.Replace(o.Socket)
-	if err != nil {
-		return nil, fmt.Errorf("registrar of driver %q: %w", o.DriverName, err)
+	if o.Restart == nil {
+		o.Restart = Backoff
 	}
-	r := &Registrar{opts: o, listener: l, server: grpc.NewServer(), changed: make(chan struct{})}
-	registration.RegisterRegistrationServer(r.server, r)
+	r := &Registrar{opts: o, closed: make(chan struct{}), changed: make(chan struct{})}
+	if err := r.listen(); err != nil {
+		return nil, err
+	}
 	return r, nil
+}
+
+// listen takes the socket; the caller holds the lock, or is alone.
+func (r *Registrar) listen() error {
+	l, err := unixsocket.Replace(r.opts.Socket)
+	if err != nil {
+		return fmt.Errorf("registrar of driver %q: %w", r.opts.DriverName, err)
+	}
+	r.listener, r.server, r.told = l, grpc.NewServer(), false
+	registration.RegisterRegistrationServer(r.server, r)
+	return nil
 }
 
 // Serve answers the kubelet until ctx ends or the registrar is closed.
 func (r *Registrar) Serve(ctx context.Context) error {
-	defer context.AfterFunc(ctx, r.server.Stop)()
-	err := r.server.Serve(r.listener)
-	if errors.Is(err, grpc.ErrServerStopped) {
-		return nil
+	for {
+		r.mu.Lock()
+		server, listener := r.server, r.listener
+		r.mu.Unlock()
+		stop := context.AfterFunc(ctx, server.Stop)
+		err := server.Serve(listener)
+		stop()
+		if err != nil && !errors.Is(err, grpc.ErrServerStopped) {
+			return err
+		}
+		if again, err := r.again(ctx); !again || err != nil {
+			return err
+		}
 	}
-	return err
+}
+
+// again waits until it is time to serve once more after a refusal, and takes the socket; false when it never will be.
+func (r *Registrar) again(ctx context.Context) (bool, error) {
+	r.mu.Lock()
+	n := r.refused
+	r.mu.Unlock()
+	if n == 0 {
+		return false, nil
+	}
+	select {
+	case <-ctx.Done():
+		return false, nil
+	case <-r.closed:
+		return false, nil
+	case <-time.After(r.opts.Restart(n - 1)):
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.isClosed {
+		return false, nil
+	}
+	return true, r.listen()
 }
 
 // Close stops serving and removes the socket, which deregisters the driver; the history is told just before. Closing twice is no error.
 func (r *Registrar) Close() error {
-	r.gone.Do(func() {
+	r.mu.Lock()
+	if !r.isClosed {
+		r.isClosed = true
+		close(r.closed)
+	}
+	r.mu.Unlock()
+	return r.remove()
+}
+
+// remove takes the socket away.
+func (r *Registrar) remove() error {
+	server, listener := r.tell()
+	server.Stop()
+	if err := listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// tell notes, once for each socket, that it goes.
+func (r *Registrar) tell() (*grpc.Server, net.Listener) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.told {
+		r.told = true
 		r.opts.History.Write(history.Event{
 			Phase: history.Observed, Node: r.opts.Node, Key: "SocketRemoved",
 			Body: history.Encode(history.CSICall{Side: history.ClientSide, Driver: r.opts.DriverName}),
 		})
-	})
-	r.server.Stop()
-	if err := r.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
-		return err
 	}
-	return nil
+	return r.server, r.listener
 }
 
 // Status returns what the kubelet said last.
@@ -106,8 +188,8 @@ func (r *Registrar) Status() Status {
 	return r.status
 }
 
-// Wait returns when the kubelet has registered the driver. The kubelet tries again after a failure, so an error comes only when ctx ends; it
-// then names the last failure.
+// Wait returns when the kubelet has registered the driver. A registration that failed is tried again, so an error comes only when ctx ends; it then
+// names the last failure.
 func (r *Registrar) Wait(ctx context.Context) error {
 	for {
 		r.mu.Lock()
@@ -153,6 +235,15 @@ func (r *Registrar) NotifyRegistrationStatus(
 	r.status = Status{Asked: r.status.Asked, Notified: true, Registered: registered, Error: s.GetError()}
 	close(r.changed)
 	r.changed = make(chan struct{})
+	if registered {
+		r.refused = 0
+	} else {
+		r.refused++
+		go func() { // once this call is answered
+			server, _ := r.tell()
+			server.GracefulStop()
+		}()
+	}
 	return &registration.RegistrationStatusResponse{}, nil
 }
 

@@ -27,7 +27,7 @@ func TestRegistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "d.test-reg.sock")
-	r, err := New(Options{Socket: socket, DriverName: "d.test", Endpoint: "/plugins/d.test/csi.sock", Node: "n1", History: w})
+	r, err := New(Options{Socket: socket, DriverName: "d.test", Endpoint: "/plugins/d.test/csi.sock", Node: "n1", History: w, Restart: func(int) time.Duration { return 0 }})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestRegistration(t *testing.T) {
 	}
 	waited := make(chan error, 1)
 	go func() { waited <- r.Wait(ctx) }()
-	if _, err := kubelet.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{PluginRegistered: true}); err != nil {
+	if _, err := kubelet.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{PluginRegistered: true}, grpc.WaitForReady(true)); err != nil {
 		t.Fatal(err)
 	}
 	if err := <-waited; err != nil || !r.Status().Registered {
@@ -94,8 +94,8 @@ func TestRegistration(t *testing.T) {
 	if strings.Count(text, `"GetInfo"`) != 2 || strings.Count(text, `"NotifyRegistrationStatus"`) != 4 {
 		t.Fatalf("want an invoke and a completion of each call, got %s", text)
 	}
-	if n := strings.Count(text, `"SocketRemoved"`); n != 1 {
-		t.Fatalf("want the socket's removal told once, got %d times in %s", n, text)
+	if n := strings.Count(text, `"SocketRemoved"`); n != 2 {
+		t.Fatalf("want the socket's removal told once after the refusal and once at the end, got %d times in %s", n, text)
 	}
 	if !strings.Contains(text, `"registered":true`) || !strings.Contains(text, `"registered":false`) || !strings.Contains(text, "no NodeGetInfo") {
 		t.Fatalf("want what the kubelet said, got %s", text)
@@ -105,5 +105,68 @@ func TestRegistration(t *testing.T) {
 func TestNewRefuses(t *testing.T) {
 	if _, err := New(Options{Socket: filepath.Join(t.TempDir(), "none", "a.sock"), DriverName: "d.test"}); err == nil {
 		t.Fatal("want an error without a directory")
+	}
+}
+
+// TestRefusedComesBack: the socket goes when the kubelet refuses, and comes back after the time of that refusal, which starts anew after a success.
+func TestRefusedComesBack(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "d.test-reg.sock")
+	asked, release := make(chan int), make(chan struct{})
+	r, err := New(Options{Socket: socket, DriverName: "d.test", Restart: func(n int) time.Duration {
+		asked <- n
+		<-release
+		return 0
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(context.Background()) }()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	notify := func(registered bool) {
+		t.Helper()
+		conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		status := &registration.RegistrationStatus{PluginRegistered: registered}
+		if _, err := registration.NewRegistrationClient(conn).NotifyRegistrationStatus(ctx, status, grpc.WaitForReady(true)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []int{0, 1, 2} {
+		notify(false)
+		if n := <-asked; n != want {
+			t.Errorf("refusal %d: got number %d", want, n)
+		}
+		if _, err := os.Stat(socket); !os.IsNotExist(err) {
+			t.Errorf("want no socket after a refusal, got %v", err)
+		}
+		release <- struct{}{}
+	}
+	notify(true)
+	notify(false)
+	if n := <-asked; n != 0 {
+		t.Errorf("the first refusal after a success: got number %d", n)
+	}
+	if err := r.Close(); err != nil { // while it waits
+		t.Fatal(err)
+	}
+	release <- struct{}{}
+	if err := <-served; err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(socket); !os.IsNotExist(err) {
+		t.Errorf("want no socket after Close, got %v", err)
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for n, want := range map[int]time.Duration{-1: time.Second, 0: time.Second, 1: 10 * time.Second, 2: 20 * time.Second, 5: 160 * time.Second, 6: 5 * time.Minute, 1000: 5 * time.Minute} {
+		if got := Backoff(n); got != want {
+			t.Errorf("refusal %d: want %s, got %s", n, want, got)
+		}
 	}
 }

@@ -67,6 +67,8 @@ type NodeSpec struct {
 	Labels map[string]string
 	// Drivers are names of drivers that AddDriver has started.
 	Drivers []string
+	// Limit is how many volumes of each the node takes, for drivers that are given it when they start.
+	Limit int64
 	// Kubelet is the kubelet's version; zero means the topology's.
 	Kubelet versions.Version
 }
@@ -140,14 +142,20 @@ func Restart(ctx context.Context, c Component, how Signal) error {
 	return c.Start(ctx, "")
 }
 
-// UnsupportedError is a wish that a provider can never fulfil: a reason to skip what needs it, no failure of anything.
+// UnsupportedError is a wish that a provider, or the driver under test, can never fulfil: a reason to skip what needs it, no failure of anything.
 type UnsupportedError struct {
+	// Provider is "" when the reason is the driver's.
 	Provider string
 	// Why completes "skipped: ".
 	Why string
 }
 
-func (e *UnsupportedError) Error() string { return fmt.Sprintf("provider %s: %s", e.Provider, e.Why) }
+func (e *UnsupportedError) Error() string {
+	if e.Provider == "" {
+		return e.Why
+	}
+	return fmt.Sprintf("provider %s: %s", e.Provider, e.Why)
+}
 
 // EnvironmentError is a failure of the harness or of the machine, never of the product under test.
 type EnvironmentError struct {

@@ -156,6 +156,8 @@ var (
 		caseNoVolumeID, caseNoNodeID, caseNoCapability, caseFirst, caseFill, caseTwice, caseWhenFull, caseOver, caseUnseen, caseAttachOutages, caseFull, caseNoVolume, caseNoNode,
 		caseIncompatible, caseOutageCode, caseThrottled, caseUnpublish, caseUnpublishAgain, caseUnpublishVolume, caseUnpublishNode, caseTotal,
 	}
+	// limitCases take a driver with a limit of its own.
+	limitCases = []caseID{caseFill, caseOver, caseFull, caseWhenFull}
 	quotaCases = []caseID{
 		caseUnseen, caseAttachOutages, caseOutageCode, caseThrottled, caseFall, caseRise, caseForeign, caseOutageCount, caseOlder,
 		caseOutage, caseOutageRestart, caseGarbage, caseHuge, caseNegative, caseSteps, caseBudget,

@@ -182,6 +182,9 @@ func (s *session) fixed(ctx context.Context) error {
 	case s.lever == nil && s.Definition != nil && s.Definition.Limit == drivers.LimitFixed:
 		s.rec.unfit("its limit is fixed, as the definition says", quotaCases...)
 		return nil
+	case s.lever == nil && s.gated():
+		s.rec.unfit("it has no limit of its own: in a cluster the gate has one in its place", quotaCases...)
+		return nil
 	case s.lever == nil:
 		for _, c := range quotaCases {
 			s.rec.skipped(c, "nobody can change the limit: give the control interface of its backend with --quota, or a definition with --driver")
@@ -199,10 +202,20 @@ func (s *session) fixed(ctx context.Context) error {
 	return err
 }
 
+// gated says whether the limit is the gate's, so that the driver need have none.
+func (s *session) gated() bool { return s.Definition != nil && s.Definition.Limit == drivers.LimitGate }
+
+// limitless says whether the driver reports no limit and need not.
+func (s *session) limitless() bool { return s.gated() && s.last() == 0 }
+
 // sane judges the first limit.
 func (s *session) sane(count int64) {
 	limited := s.lever != nil || s.Definition != nil
 	switch {
+	case s.limitless():
+		for _, c := range append([]caseID{caseCount}, limitCases...) { // not by the driver's own word: whether it could keep to a limit is open
+			s.rec.skipped(c, "it has no limit of its own, as the definition says")
+		}
 	case count < 0:
 		s.rec.violated(caseCount, "want 1 to %d, got %d: negative values are forbidden", math.MaxInt32, count)
 	case count > math.MaxInt32:

@@ -20,6 +20,8 @@ const (
 	// ownNode is the node of a driver that is started here, ownLimit what its backend lets be attached.
 	ownNode  = "n1"
 	ownLimit = 6
+	// givenLimit is what a driver is told that is given its limit at its start.
+	givenLimit = 3
 	// startLimit bounds a start where the definition does not.
 	startLimit = time.Minute
 	// stopLimit is how long a process may take to end before it is killed.
@@ -65,7 +67,7 @@ func (s *session) start(ctx context.Context) (err error) {
 	}
 	i := drivers.Instance{
 		Endpoint: "unix://" + filepath.Join(o.dir, "n.sock"), DriverName: o.name, NodeID: ownNode,
-		StateDir: filepath.Join(o.dir, "n"), Backend: o.backend, Seed: 1,
+		StateDir: filepath.Join(o.dir, "n"), Backend: o.backend, Seed: 1, Limit: givenLimit,
 	}
 	o.add("node", i, s.Definition.NodeCommand, s.Definition.NodeStart())
 	if s.Definition.HasController() {

@@ -340,11 +340,7 @@ func TestHostpath(t *testing.T) {
 	if got := caseOf(t, r, caseOutage); got.Status != report.Skipped || !got.Declared {
 		t.Errorf("want outages not to apply to a fixed limit, got %+v", got)
 	}
-	b, err := os.ReadFile("../../../drivers/hostpath.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	r, err = Run(bounded(t), Options{Definition: definition(t, strings.Replace(string(b), "--attach-limit=3", "--attach-limit=-1", 1))})
+	r, err = Run(bounded(t), Options{Definition: definition(t, "hostpath-random")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -353,6 +349,28 @@ func TestHostpath(t *testing.T) {
 	}
 	if r.Conclusion != Failure {
 		t.Errorf("--attach-limit=-1: want failure, got %s", r.Conclusion)
+	}
+}
+
+// TestHostpathGate checks a driver without a limit: what takes one is left out, and the result is no success.
+func TestHostpathGate(t *testing.T) {
+	t.Parallel()
+	r, err := Run(bounded(t), Options{Definition: definition(t, "hostpath-gate")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := violated(r); len(got) > 0 || r.Conclusion != Partial {
+		t.Errorf("want partial, got %s, %q", r.Conclusion, got)
+	}
+	for _, c := range append([]caseID{caseCount}, limitCases...) {
+		if got := caseOf(t, r, c); got.Status != report.Skipped || got.Declared {
+			t.Errorf("%v: want it open for lack of a limit, got %+v", c, got)
+		}
+	}
+	for _, c := range []caseID{caseTwice, caseTotal, caseUnpublish, caseNoVolume} {
+		if got := caseOf(t, r, c); got.Status != report.Held {
+			t.Errorf("%v: want it held, got %+v", c, got)
+		}
 	}
 }
 

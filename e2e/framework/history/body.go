@@ -63,6 +63,8 @@ type CSICall struct {
 	Message string `json:"message,omitempty"`
 	// MaxVolumes is max_volumes_per_node of a NodeGetInfo answer. 0 or less means unlimited to Kubernetes.
 	MaxVolumes *int64 `json:"maxVolumes,omitempty"`
+	// Version is vendor_version of a GetPluginInfo answer.
+	Version string `json:"version,omitempty"`
 	// Registered and Message are what the kubelet told the registrar (NotifyRegistrationStatus).
 	Registered *bool `json:"registered,omitempty"`
 	// Injected marks an answer that the gate made or changed.
@@ -97,7 +99,7 @@ type Backend struct {
 	Decision string `json:"decision,omitempty"`
 	// Reason is one of the Reason constants when not accepted.
 	Reason string `json:"reason,omitempty"`
-	// Fault is the mode that answered, or for Key "fault" the mode set.
+	// Fault is the mode that answered, or for Key "fault" the mode set. Along with a Decision it is NoAnswer.
 	Fault string `json:"fault,omitempty"`
 	// Operations are the keys that the fault set acts on ("get", "attach", ...); empty means all.
 	Operations []string `json:"operations,omitempty"`
@@ -106,6 +108,9 @@ type Backend struct {
 	// Holder is the instance that asked, as it names itself.
 	Holder string `json:"holder,omitempty"`
 }
+
+// NoAnswer is the fault mode in which the backend decides and nobody is told: the decision stands, with this as its Fault.
+const NoAnswer = "no-answer"
 
 // Decisions of the backend.
 const (

@@ -40,4 +40,23 @@ type DriverParams struct {
 	// Step is how many volumes an answer may rise by per StepInterval; 0 means not limited.
 	Step         int64    `json:"step"`
 	StepInterval Duration `json:"stepInterval"`
+	// Limit is where the driver's limit comes from, as in its definition, or "start" for one that the definition hands over at the start; "" means the
+	// quota backend.
+	Limit string `json:"limit,omitempty"`
+	// Releases says that the driver's process is told which release to play.
+	Releases bool `json:"releases,omitempty"`
 }
+
+// Limited says whether Headroom chooses the driver's limits, so that the quota backend knows the truth.
+func (p DriverParams) Limited() bool {
+	return p.Limit == "" || p.Limit == LimitGate || p.Limit == LimitStart
+}
+
+// Changeable says whether Headroom can change limits while the driver runs, and knows from the backend what is attached.
+func (p DriverParams) Changeable() bool { return p.Limit == "" || p.Limit == LimitGate }
+
+// LimitStart is DriverParams.Limit of a driver that is given its limit when it starts.
+const LimitStart = "start"
+
+// LimitGate is DriverParams.Limit of a driver that has none of its own: what is judged of a limit then is the gate's.
+const LimitGate = "gate"

@@ -64,7 +64,7 @@ func scanFile(r io.Reader, source string) (scan, error) {
 		case s.torn:
 			s.gaps = append(s.gaps, fmt.Sprintf("line %d is torn off", line))
 			continue
-		case len(b) > maxLine || json.Unmarshal(b, &e) != nil || e.Source != source || e.Seq == 0:
+		case len(b) > maxLine || unmarshal(b, &e) != nil || e.Source != source || e.Seq == 0:
 			s.gaps = append(s.gaps, fmt.Sprintf("line %d is not an event of %q", line, source))
 			continue
 		case e.Seq != last+1:

@@ -92,7 +92,7 @@ func (r *Reader) next(line int) (Event, error) {
 		}
 		return e, fmt.Errorf("read history %s: %w", r.path, err)
 	}
-	if err := json.Unmarshal(b, &e); err != nil {
+	if err := unmarshal(b, &e); err != nil {
 		return e, fmt.Errorf("%s:%d: want an event, got something else: %w", r.path, line, err)
 	}
 	if e.Source == "" || e.Seq == 0 || e.Phase == "" {

@@ -101,6 +101,10 @@ type Result struct {
 	Dir string `json:"dir"`
 	// Why are the first rows of the run's report that did not hold, or why there is no report.
 	Why []string `json:"why,omitempty"`
+
+	// report is what the run left, problem what is wrong with the run itself.
+	report  *report.Report
+	problem string
 }
 
 // maxWhy is how many reasons of a row are kept: the run's own report has them all.
@@ -117,7 +121,8 @@ func Run(ctx context.Context, rows []Row, dir string, start Start, progress io.W
 		result := Result{Row: r, Dir: at}
 		switch {
 		case ctx.Err() != nil:
-			result.Status, result.ExitCode, result.Why = report.Inconclusive, report.ExitInconclusive, []string{"not run: interrupted"}
+			result.Status, result.ExitCode, result.problem = report.Inconclusive, report.ExitInconclusive, "not run: interrupted"
+			result.Why = []string{result.problem}
 		default:
 			began := time.Now()
 			code, err := start(ctx, r, at)
@@ -142,7 +147,7 @@ func (r *Result) judge(code int, err error) {
 	case readErr != nil:
 		r.fail(readErr)
 	default:
-		r.Summary, r.Why = rep.Summary, why(rep)
+		r.Summary, r.Why, r.report = rep.Summary, why(rep), &rep
 		if rep.Summary.ExitCode != code {
 			r.fail(fmt.Errorf("the run ended with exit code %d, its report says %d", code, rep.Summary.ExitCode))
 		}
@@ -153,7 +158,7 @@ func (r *Result) judge(code int, err error) {
 const LogSuffix = ".log"
 
 func (r *Result) fail(err error) {
-	r.Status, r.Why = report.Inconclusive, append([]string{err.Error()}, r.Why...)
+	r.Status, r.problem, r.Why = report.Inconclusive, err.Error(), append([]string{err.Error()}, r.Why...)
 	if r.ExitCode != report.ExitViolated { // which is proven already
 		r.ExitCode = report.ExitEnvironment
 		return

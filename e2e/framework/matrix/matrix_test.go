@@ -132,6 +132,13 @@ func TestRun(t *testing.T) {
 			if r.Status != c.want || r.ExitCode != c.code || ExitCode(results) != c.code || !strings.Contains(strings.Join(r.Why, "\n"), c.why) {
 				t.Errorf("want %s, exit code %d, %q, got %s, %d, %q", c.want, c.code, c.why, r.Status, r.ExitCode, r.Why)
 			}
+			junit, err := JUnit(results)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if good := !bytes.Contains(junit, []byte("<failure")) && !bytes.Contains(junit, []byte("<error")); good != (c.code == 0) || !bytes.Contains(junit, []byte(`<testsuite name="`+all[0].Name)) {
+				t.Errorf("junit: want suites of %q that are good: %t, got %s", all[0].Name, c.code == 0, junit)
+			}
 			if !strings.HasPrefix(progress.String(), "[1/1] "+all[0].Name+"  "+strings.ToLower(string(c.want))) {
 				t.Errorf("progress: got %q", progress.String())
 			}

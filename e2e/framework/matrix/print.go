@@ -8,6 +8,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/versions"
 )
 
@@ -99,4 +100,13 @@ func GitHub(out io.Writer, rows []Row) error {
 		jobs = append(jobs, job{Name: r.Name, Args: strings.Join(r.Args, " ")})
 	}
 	return json.NewEncoder(out).Encode(map[string]any{"include": jobs})
+}
+
+// JUnit is the text of one junit.xml for all results: the suites of each row's run, under the row's name.
+func JUnit(all []Result) ([]byte, error) {
+	parts := make([]report.JUnitPart, 0, len(all))
+	for _, r := range all {
+		parts = append(parts, report.JUnitPart{Name: r.Name, Report: r.report, Problem: r.problem, Elapsed: r.Elapsed})
+	}
+	return report.JUnit(parts)
 }

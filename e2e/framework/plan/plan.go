@@ -21,7 +21,7 @@ import (
 )
 
 // Version is that of the algorithm and its table: with another one the same seed may give another plan.
-const Version = 1
+const Version = 2
 
 const (
 	// period is the shortest that the API accepts, so that a plan sees as many ticks as it can.

@@ -55,6 +55,10 @@ var (
 	api     = []scenario.Class{scenario.APIServer, scenario.Etcd}
 )
 
+func halves(p *planner, _ scenario.Target) map[string]any {
+	return map[string]any{"lost": one(p.source, "answers", "requests")}
+}
+
 // table is every fault of a plan: how often, on what, for how long, with which parameters. Its order is part of what a seed means.
 var table = []row{
 	{fault: "quota-drop", group: "quota", weight: 8, classes: onNode, about: aboutLimit, least: 12 * s, most: 30 * s,
@@ -87,6 +91,12 @@ var table = []row{
 	{fault: "network-flap", group: "network", weight: 4, classes: clients, least: 8 * s, most: 20 * s,
 		params: func(p *planner, _ scenario.Target) map[string]any {
 			return map[string]any{"every": p.seconds(1, 4).String()}
+		}},
+	{fault: "network-half", group: "network", weight: 5, classes: clients, least: 4 * s, most: 20 * s, params: halves},
+	{fault: "network-half", group: "network", weight: 4, classes: backend, about: aboutBackend, least: 8 * s, most: longest, params: halves},
+	{fault: "network-latency", group: "network", weight: 4, classes: clients, least: 8 * s, most: 20 * s,
+		params: func(p *planner, _ scenario.Target) map[string]any {
+			return map[string]any{"by": one(p.source, "100ms", "300ms", "1s", "3s")}
 		}},
 
 	{fault: "component-kill", group: "process", weight: 6, classes: processes, least: 4 * s, most: 15 * s},

@@ -41,6 +41,7 @@ func Build(in Input) Report {
 		harness:  newHarness(in.Header),
 		versions: newRunning(in.Header.Versions),
 		signals:  signals.New(in.Header),
+		quota:    in.Header.Params.Driver.Limit,
 	}
 	var damage error
 	for e, err := range in.Events {
@@ -81,6 +82,9 @@ func Build(in Input) Report {
 	}
 	r.Summary = r.Summarise()
 	b.upgrades.judge(&r)
+	r.Conformance = r.conform(Conformance{
+		Driver: r.Driver, Version: b.driverVersion, Quota: cmp.Or(in.Header.Params.Driver.Limit, "backend"), Date: r.Started,
+	})
 	return r
 }
 
@@ -106,6 +110,10 @@ type builder struct {
 	// expectations are those of the scenarios that were played.
 	expectations expectations
 	upgrades     upgrades
+	// driverVersion is what the driver answered to GetPluginInfo first.
+	driverVersion string
+	// quota is where the driver's limit comes from.
+	quota string
 }
 
 func (b *builder) observe(e history.Event) {
@@ -122,9 +130,18 @@ func (b *builder) observe(e history.Event) {
 	b.versions.observe(e)
 	b.signals.Observe(e)
 	b.expectations.observe(e)
+	b.version(e)
 	b.upgrades.observe(e, &b.clock)
 	if e.Source == history.SourceFault {
 		b.fault(e)
+	}
+}
+
+// version notes which version of the driver ran.
+func (b *builder) version(e history.Event) {
+	var c history.CSICall
+	if b.driverVersion == "" && e.Key == "GetPluginInfo" && e.Phase == history.OK && e.Decode(&c) == nil {
+		b.driverVersion = c.Version
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 
 // Row is one verdict of a report of any kind, as far as reports can be compared.
 type Row struct {
-	// Kind is what ID names: "requirement", "invariant" or "check".
+	// Kind is what ID names: "requirement", "invariant", "profile", "feature" or "check".
 	Kind   string `json:"kind" yaml:"kind"`
 	ID     string `json:"id" yaml:"id"`
 	Status Status `json:"status" yaml:"status"`
@@ -30,6 +30,21 @@ func (r Report) Comparable() Comparable {
 	c := Comparable{Facts: map[string]string{"driver": r.Driver, "provider": r.Provider, "topology": r.Topology}}
 	for kind, version := range r.Versions {
 		c.Facts[kind] = version
+	}
+	if r.Conformance != nil {
+		c.Facts["driver version"], c.Facts["quota"] = r.Conformance.Version, r.Conformance.Quota
+		for _, p := range r.Conformance.Profiles {
+			c.Rows = append(c.Rows, Row{Kind: "profile", ID: p.Name + " core", Status: Status(p.Core.Result), Detail: p.Core.words()})
+			if p.Extended != nil {
+				c.Rows = append(c.Rows, Row{Kind: "profile", ID: p.Name + " extended", Status: Status(p.Extended.Result), Detail: p.Extended.words()})
+			}
+			for _, f := range p.SupportedFeatures {
+				c.Rows = append(c.Rows, Row{Kind: "feature", ID: f, Status: Held, Detail: "put to the test"})
+			}
+			for _, f := range p.UnsupportedFeatures {
+				c.Rows = append(c.Rows, Row{Kind: "feature", ID: f, Status: Skipped, Detail: "not put to the test"})
+			}
+		}
 	}
 	for _, q := range r.Requirements {
 		c.Rows = append(c.Rows, Row{Kind: "requirement", ID: q.ID, Status: q.Status, Detail: q.Message})
@@ -70,7 +85,10 @@ type Difference struct {
 }
 
 // ranks order statuses from worst to best. What is none of them is the worst.
-var ranks = map[Status]int{Violated: 1, Inconclusive: 2, NotJudged: 3, Skipped: 3, KnownUpstream: 4, Expected: 4, Held: 5}
+var ranks = map[Status]int{
+	Status(ResultFailure): 1, Status(ResultPartial): 2, Status(ResultSuccess): 5,
+	Violated: 1, Inconclusive: 2, NotJudged: 3, Skipped: 3, KnownUpstream: 4, Expected: 4, Held: 5,
+}
 
 // Diff compares two reports, from the earlier to the later one. Of rows that come twice in a report, as a spec that was tried again does, the worst counts.
 func Diff(from, to Comparable) Difference {

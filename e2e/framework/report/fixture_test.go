@@ -117,6 +117,25 @@ func judged(inv invariants.Invariant, verdicts ...invariants.Verdict) Judged {
 
 // fixtures are the runs of the golden files.
 var fixtures = map[string]func() Input{
+	"conformance": func() Input {
+		s := newScript()
+		s.add(1, "csi/controller/d", history.OK, "GetPluginInfo", history.CSICall{Side: history.ClientSide, Driver: "d", Version: "v1.17.1"})
+		s.spec(2, 9, "count-drop", history.OK, history.Spec{Title: "The count falls.", Boundary: history.Kubelet, Outcome: "Held"})
+		s.spec(3, 12, "limit-enforced", history.OK, history.Spec{Title: "The limit is kept to.", Boundary: history.Driver, Outcome: "Held"})
+		s.spec(4, 5, "driver-old-version", history.Observed,
+			history.Spec{Title: "Releases.", Boundary: history.Driver, Skipped: true, Message: "the definition has no ${RELEASE}: the driver has one release only"})
+		h := header()
+		h.Params.Driver = history.DriverParams{Name: "hostpath-gate", Limit: history.LimitGate}
+		held := func(b history.Boundary) invariants.Verdict {
+			return invariants.Verdict{Status: invariants.Held, Boundary: b, Subject: "n1", Judged: 3}
+		}
+		return Input{Header: h, Events: s.all(), Judged: []Judged{
+			judged(invariant("answer-within-quota", history.Driver), held(history.Driver)),
+			judged(invariant("never-unbounded", history.Driver),
+				invariants.Verdict{Status: invariants.Violated, Boundary: history.Driver, Subject: "n1", Detail: "want 1 or more, got 0"}),
+			judged(invariant("answer-to-csinode", history.Kubelet), held(history.Kubelet)),
+		}}
+	},
 	"held": func() Input {
 		s := newScript()
 		s.spec(1, 43.1, "conformance/count-drop", history.OK,

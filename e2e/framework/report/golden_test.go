@@ -12,7 +12,7 @@ import (
 )
 
 func TestGolden(t *testing.T) {
-	codes := map[string]int{"held": 0, "violated": 1, "inconclusive": 4, "environment": 3, "damaged": 4}
+	codes := map[string]int{"held": 0, "violated": 1, "inconclusive": 4, "environment": 3, "damaged": 4, "conformance": 4}
 	for name, input := range fixtures {
 		t.Run(name, func(t *testing.T) {
 			r := Build(input())

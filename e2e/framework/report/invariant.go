@@ -31,6 +31,10 @@ func (b *builder) row(j Judged, damaged bool) InvariantResult {
 			Evidence: evidence, More: max(0, len(v.Evidence)-maxEvidence),
 		}
 		out.classify(inv, bearing(known, v), refusal, damaged)
+		if out.Status == Violated && OfTheGate(inv.Name, b.quota, out.Boundary) {
+			out.Status, out.Boundary = Inconclusive, history.Harness
+			out.Detail = joinDetail("of the gate's limit, not the driver's", out.Detail)
+		}
 		row.Verdicts = append(row.Verdicts, out)
 	}
 	row.Status, row.Detail = aggregate(row.Verdicts)

@@ -1,14 +1,37 @@
 package report
 
 import (
+	"crypto/sha256"
 	"errors"
+	"fmt"
+	"io"
 	"iter"
+	"os"
 	"strings"
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/invariants"
 )
+
+// Judge judges the run again, and says which history that is.
+func (r *Run) Judge(environment []EnvironmentProblem) (Report, error) {
+	out, err := Judge(r.Header, r.Events(), environment)
+	if err != nil || out.Conformance == nil {
+		return out, err
+	}
+	f, err := os.Open(r.history)
+	if err != nil {
+		return out, err
+	}
+	defer f.Close() // it is only read
+	sum := sha256.New()
+	if _, err := io.Copy(sum, f); err != nil {
+		return out, fmt.Errorf("read %s: %w", r.history, err)
+	}
+	out.Conformance.HistoryDigest = fmt.Sprintf("sha256:%x", sum.Sum(nil))
+	return out, nil
+}
 
 // Judge checks all invariants over a history and reports: what a run does at its end, and what judging it again does. Events is ranged over twice,
 // first for the verdicts, then for the evidence they name. A history of two runs is a *cluster.InputError; one that cannot be read to its end is

@@ -54,8 +54,41 @@ type junitMessage struct {
 // JUnit is the text of junit.xml: a suite of requirements and one of invariants. Violated is a failure; inconclusive rows, environment problems
 // and doubts are errors, since CI systems count a skipped case as good. Skipped is for specs that did not apply. What was not judged, and what is
 // known upstream, is no case at all but a property of the suite: a case would pass.
-func (r Report) JUnit() ([]byte, error) {
-	requirements := junitSuite{Name: "headroom requirements", Time: junitTime(r.Elapsed)}
+func (r Report) JUnit() ([]byte, error) { return encodeJUnit(r.Elapsed, r.suites("headroom ")) }
+
+// JUnitPart is a run among several.
+type JUnitPart struct {
+	// Name begins the names of the run's suites.
+	Name string
+	// Report is what the run left, nil where it left none. Problem is what is wrong with the run itself, "" for nothing.
+	Report  *Report
+	Problem string
+	Elapsed Duration
+}
+
+// JUnit is the text of one junit.xml for several runs: the suites of each. A run with a problem, or without a report, has
+// a suite with an error besides.
+func JUnit(parts []JUnitPart) ([]byte, error) {
+	var all []junitSuite
+	var elapsed Duration
+	for _, p := range parts {
+		elapsed += p.Elapsed
+		if p.Report == nil || p.Problem != "" {
+			problem := cmp.Or(p.Problem, "no report")
+			s := junitSuite{Name: p.Name, Time: junitTime(p.Elapsed)}
+			s.add("run", "run", p.Elapsed, "EnvironmentError", problem, problem)
+			all = append(all, s)
+		}
+		if p.Report != nil {
+			all = append(all, p.Report.suites(p.Name+" ")...)
+		}
+	}
+	return encodeJUnit(elapsed, all)
+}
+
+// suites are the report's, with their names after a prefix.
+func (r Report) suites(prefix string) []junitSuite {
+	requirements := junitSuite{Name: prefix + "requirements", Time: junitTime(r.Elapsed)}
 	for _, p := range r.Environment {
 		requirements.add(p.Op, "environment", 0, "EnvironmentError", p.Error, withRemedy(p))
 	}
@@ -65,7 +98,7 @@ func (r Report) JUnit() ([]byte, error) {
 	for _, q := range r.Requirements {
 		requirements.add(q.ID, string(q.Boundary), q.Elapsed, string(q.Status), q.Message, q.text())
 	}
-	invariants := junitSuite{Name: "headroom invariants", Time: junitTime(r.Elapsed)}
+	invariants := junitSuite{Name: prefix + "invariants", Time: junitTime(r.Elapsed)}
 	for _, i := range r.Invariants {
 		switch i.Status {
 		case NotJudged:
@@ -78,8 +111,9 @@ func (r Report) JUnit() ([]byte, error) {
 			invariants.add(i.Name, string(i.Boundary), 0, string(i.Status), i.Detail, i.text())
 		}
 	}
-	all := junitSuites{Name: "headroom", Time: junitTime(r.Elapsed)}
-	for _, s := range []junitSuite{requirements, invariants} {
+	both := []junitSuite{requirements, invariants}
+	for i := range both {
+		s := &both[i]
 		s.property("run", r.Run)
 		s.property("seed", fmt.Sprint(r.Seed))
 		s.property("provider", r.Provider)
@@ -87,8 +121,14 @@ func (r Report) JUnit() ([]byte, error) {
 		if !r.Started.IsZero() {
 			s.Timestamp = r.Started.Format("2006-01-02T15:04:05")
 		}
+	}
+	return both
+}
+
+func encodeJUnit(elapsed Duration, suites []junitSuite) ([]byte, error) {
+	all := junitSuites{Name: "headroom", Time: junitTime(elapsed), Suites: suites}
+	for _, s := range suites {
 		all.Tests, all.Failures, all.Errors, all.Skipped = all.Tests+s.Tests, all.Failures+s.Failures, all.Errors+s.Errors, all.Skipped+s.Skipped
-		all.Suites = append(all.Suites, s)
 	}
 	b, err := xml.MarshalIndent(all, "", "  ")
 	if err != nil {

@@ -53,6 +53,8 @@ type Report struct {
 	Started time.Time `json:"started,omitzero" yaml:"started,omitempty"`
 	Elapsed Duration  `json:"elapsed" yaml:"elapsed"`
 	Summary Summary   `json:"summary" yaml:"summary"`
+	// Conformance is the driver's part; nil where nothing of a profile was run.
+	Conformance *Conformance `json:"conformance,omitempty" yaml:"conformance,omitempty"`
 	// Doubts are reasons for which the run as a whole is inconclusive, whatever its rows say.
 	Doubts      []string             `json:"doubts,omitempty" yaml:"doubts,omitempty"`
 	Environment []EnvironmentProblem `json:"environment,omitempty" yaml:"environment,omitempty"`

@@ -65,6 +65,7 @@ func Table(w io.Writer, r Report, o Options) error {
 	t.rows(r)
 	t.signals(r)
 	t.details(r)
+	t.profiles(r)
 	t.end(r, o)
 	if _, err := w.Write(t.out.Bytes()); err != nil {
 		return fmt.Errorf("print report: %w", err)
@@ -93,6 +94,8 @@ func (s Status) word() string {
 		return "as expected"
 	case NotJudged:
 		return "not judged"
+	case Status(ResultSuccess), Status(ResultPartial), Status(ResultFailure):
+		return string(s)
 	}
 	return "NO VERDICT"
 }

@@ -66,6 +66,9 @@ func (r Report) complete() error {
 			return fmt.Errorf("invariants[%d]: want name and status, got %q and %q", i, v.Name, v.Status)
 		}
 	}
+	if err := r.follows(); err != nil {
+		return err
+	}
 	if got := r.Summarise(); got != r.Summary {
 		return fmt.Errorf("summary: the rows say %+v, the file says %+v: it was edited; write it again with headroom check --write", got, r.Summary)
 	}

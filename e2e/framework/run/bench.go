@@ -27,13 +27,19 @@ const Never = time.Hour
 type Node struct {
 	// Limit is how many volumes the backend lets be attached; Foreign of them are taken outside Kubernetes.
 	Limit, Foreign int64
-	Zone           string
+	// AnyLimit says that the spec can do with any limit above 0; Limit is what it gets where it is Headroom's to choose.
+	AnyLimit bool
+	Zone     string
 }
 
 // Setup is what a spec needs of the cluster.
 type Setup struct {
 	// Nodes are made for this spec alone.
 	Nodes []Node
+	// Changes says that limits, foreign attachments or the service that knows them change during the spec.
+	Changes bool
+	// Releases says that the driver is replaced by another release.
+	Releases bool
 	// Period is how often the kubelet asks; 0 means that the CSIDriver has none.
 	Period time.Duration
 	// Reserved is what Reserve kept for this bench; nil makes NewBench reserve.
@@ -138,12 +144,14 @@ func (b *Bench) makeNodes(ctx context.Context) error {
 	for i, n := range b.Setup.Nodes {
 		all.Go(func() {
 			to := quota.NodeConfig{Limit: n.Limit, Foreign: n.Foreign, Zone: n.Zone}
-			if err := b.Quota.AddNode(ctx, b.Nodes[i], to); err != nil {
-				errs[i] = cluster.Environment("add a node to the backend", err)
-				return
+			if b.Header.Params.Driver.Limited() {
+				if err := b.Quota.AddNode(ctx, b.Nodes[i], to); err != nil {
+					errs[i] = cluster.Environment("add a node to the backend", err)
+					return
+				}
 			}
 			errs[i] = b.Cluster.AddNode(ctx, cluster.NodeSpec{
-				Name: b.Nodes[i], Zone: n.Zone, Drivers: []string{b.Driver}, Labels: map[string]string{workload.ScopeLabel: b.Scope},
+				Name: b.Nodes[i], Zone: n.Zone, Drivers: []string{b.Driver}, Limit: n.Limit, Labels: map[string]string{workload.ScopeLabel: b.Scope},
 			})
 		})
 	}
@@ -153,7 +161,10 @@ func (b *Bench) makeNodes(ctx context.Context) error {
 
 // Remove takes the bench away: pods and volumes first, as a user would, then nodes, driver and quotas. It goes on after an error.
 func (b *Bench) Remove(ctx context.Context) error {
-	errs := []error{b.Quota.Heal(ctx, b.Nodes...)}
+	var errs []error
+	if b.Header.Params.Driver.Limited() {
+		errs = append(errs, b.Quota.Heal(ctx, b.Nodes...))
+	}
 	if b.Set != nil {
 		errs = append(errs, b.Set.Remove(ctx))
 	}

@@ -104,7 +104,7 @@ func (s *Session) check() (report.Report, error) {
 		return report.Report{}, err
 	}
 	defer run.Close()
-	r, err := report.Judge(run.Header, run.Events(), s.problems)
+	r, err := run.Judge(s.problems)
 	if err != nil {
 		return report.Report{}, err
 	}

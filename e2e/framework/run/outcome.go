@@ -9,6 +9,7 @@ import (
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/report"
 )
 
 // Begin records that a spec starts.
@@ -59,6 +60,10 @@ func (s *Session) EndSpec(r Requirement, o Outcome) {
 	}
 	if o.Failure != nil {
 		body.Message = o.Failure.Error()
+	}
+	if phase == history.Fail && driver == nil && report.OfTheGate(r.ID, s.Header.Params.Driver.Limit, body.Boundary) {
+		phase, body.Outcome, body.Boundary = history.Unknown, "Inconclusive", history.Harness
+		body.Message = "of the gate's limit, not the driver's: " + body.Message
 	}
 	s.specs.Write(history.Event{Phase: phase, Op: r.ID, Key: r.ID, Scope: o.Scope, Body: history.Encode(body)})
 }

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"math/rand/v2"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"headroom/chaos"
@@ -45,6 +46,10 @@ func (s *Session) Play(ctx context.Context, file string, sc *scenario.Scenario) 
 	limited, cancel := context.WithTimeout(ctx, time.Duration(sc.Limit))
 	defer cancel()
 	setup := setupOf(sc)
+	if why := setup.inapplicable(s.Header.Params.Driver); why != "" {
+		s.EndSpec(r, Outcome{Skipped: why})
+		return nil
+	}
 	kept, err := s.reserve(limited, sc.Metadata.Name, setup)
 	var b *Bench
 	if err == nil {
@@ -112,8 +117,14 @@ func setupOf(sc *scenario.Scenario) Setup {
 	if sc.Period != nil {
 		setup.Period = time.Duration(*sc.Period)
 	}
+	setup.Changes = slices.ContainsFunc(sc.Steps, func(s scenario.Step) bool {
+		return s.Quota != nil || s.Fault != nil && slices.Contains(quotaFaults, s.Fault.Name)
+	})
 	return setup
 }
+
+// quotaFaults are the faults that act on the quota backend.
+var quotaFaults = []string{"quota-drop", "quota-flap", "quota-outage", "quota-raise", "foreign-attachment", "detach-lag"}
 
 // openScenarios opens the histories that only played scenarios write.
 func (s *Session) openScenarios() error {

@@ -35,6 +35,12 @@ func (p *plan) checkProvider() (err error) {
 		}
 		return nil
 	}
+	if p.definition.Bridged() {
+		return &cluster.InputError{
+			Err:    fmt.Errorf("driver %q: provider kind has no gate that gives a driver a limit, volumes or node ids", p.definition.Name),
+			Remedy: "choose --provider local, or a definition with limit: backend, without volumes and nodeIDs",
+		}
+	}
 	if len(p.Later) > 0 || p.NewDriver != "" {
 		return &cluster.InputError{Err: errors.New("provider kind: versions do not change while a cluster runs"), Remedy: "choose --provider local"}
 	}

@@ -47,8 +47,25 @@ func (r Requirement) Inapplicable(h history.Header) string {
 	if why := r.Contrary(h.Versions); why != "" {
 		return why
 	}
+	if why := r.Setup.inapplicable(h.Params.Driver); why != "" {
+		return why
+	}
 	if r.Unless != nil {
 		return r.Unless(h)
+	}
+	return ""
+}
+
+// inapplicable says what the driver's definition does not give that the bench needs, "" where nothing is missing.
+func (s Setup) inapplicable(d history.DriverParams) string {
+	any := !slices.ContainsFunc(s.Nodes, func(n Node) bool { return !n.AnyLimit })
+	switch {
+	case s.Releases && !d.Releases:
+		return "the definition has no ${RELEASE}: the driver has one release only"
+	case s.Changes && d.Limit == history.LimitStart:
+		return "limit: fixed: the driver's limit does not change while it runs"
+	case (s.Changes || !any) && !d.Limited():
+		return "limit: " + d.Limit + ": the specs of a cluster do not choose the driver's limit; a limit: fixed that is given as ${LIMIT}, or limit: gate, lets them"
 	}
 	return ""
 }

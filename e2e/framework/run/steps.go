@@ -2,6 +2,7 @@ package run
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -29,17 +30,27 @@ func (b *Bench) Slack() time.Duration { return time.Duration(b.Header.Params.Sla
 
 // SetLimit changes what the backend lets be attached to a node.
 func (b *Bench) SetLimit(ctx context.Context, node string, limit int64) {
+	b.changes()
 	b.Check(cluster.Environment("change a limit", b.Quota.SetLimit(ctx, node, limit)))
 }
 
 // SetForeign changes how many of a node's slots are taken outside Kubernetes.
 func (b *Bench) SetForeign(ctx context.Context, node string, n int64) {
+	b.changes()
 	b.Check(cluster.Environment("change foreign attachments", b.Quota.SetForeign(ctx, node, n)))
 }
 
 // Break makes the backend fail for nodes of the bench.
 func (b *Bench) Break(ctx context.Context, f quota.Fault) {
+	b.changes()
 	b.Check(cluster.Environment("break the backend", b.Quota.Inject(ctx, f)))
+}
+
+// changes refuses what a spec did not say that it does: with a driver whose limit cannot change it would fail in the driver's name.
+func (b *Bench) changes() {
+	if !b.Setup.Changes {
+		b.Check(cluster.Environment("change a limit", errors.New("the spec's Setup has no Changes")))
+	}
 }
 
 // Heal ends the backend's faults for nodes of the bench.
@@ -155,13 +166,14 @@ func (b *Bench) AwaitAttachCode(ctx context.Context, node, why string, want ...c
 			if e != nil && e.ErrorCode != nil && slices.Contains(want, codes.Code(*e.ErrorCode)) {
 				return nil
 			}
-			last = fmt.Errorf("VolumeAttachment of node %q (%s): want errorCode %v, got %s", node, why, want, describe(e))
+			last = fmt.Errorf("VolumeAttachment of node %q (%s): want errorCode %v, got %s", node, why, want, Describe(e))
 		}
 		return last
 	})))
 }
 
-func describe(e *storagev1.VolumeError) string {
+// Describe is an attach error for messages.
+func Describe(e *storagev1.VolumeError) string {
 	switch {
 	case e == nil:
 		return "no error"

@@ -40,8 +40,18 @@ func (b *Bench) WaitingPod(ctx context.Context, claims int) Pod {
 	return pod
 }
 
-// Attached is how many volumes the backend holds attached to a node.
+// Attached is how many volumes the backend holds attached to a node. Where it is not what attaches, VolumeAttachments say what the driver did.
 func (b *Bench) Attached(ctx context.Context, node string) (int64, error) {
+	if !b.Header.Params.Driver.Changeable() {
+		all, err := b.Attachments(ctx)
+		volumes := map[string]bool{}
+		for _, a := range all {
+			if a.Status.Attached && a.Spec.NodeName == node && a.Spec.Source.PersistentVolumeName != nil {
+				volumes[*a.Spec.Source.PersistentVolumeName] = true
+			}
+		}
+		return int64(len(volumes)), err
+	}
 	state, err := b.Quota.State(ctx)
 	if err != nil {
 		return 0, err

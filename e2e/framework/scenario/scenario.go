@@ -16,6 +16,9 @@ const (
 	Kind       = "Scenario"
 )
 
+// MaxName is how many letters a scenario's name has at most.
+const MaxName = 32
+
 // Scenario is one story: a cluster, what is done to it in which order, and what must be seen.
 type Scenario struct {
 	APIVersion string   `yaml:"apiVersion"`
@@ -38,7 +41,7 @@ type Scenario struct {
 
 // Metadata says what the scenario is about.
 type Metadata struct {
-	// Name is the scenario's id: lower-case letters, digits and dashes, at most 32. Nodes and reports carry it.
+	// Name is the scenario's id: lower-case letters, digits and dashes, at most MaxName. Nodes and reports carry it.
 	Name string `yaml:"name"`
 	// Doc is what it shows, in a sentence or two.
 	Doc string `yaml:"doc"`

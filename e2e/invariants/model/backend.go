@@ -25,6 +25,9 @@ type Attach struct {
 	Ref  history.Ref
 }
 
+// Told says whether the backend's decision reached whoever asked for it.
+func (a *Attach) Told() bool { return a.Answer != nil && a.Answer.Fault != history.NoAnswer }
+
 // backend is the quota backend's truth over time.
 type backend struct {
 	quotas   table[string, *history.Quota]   // nil: the node is not known any more
@@ -66,7 +69,7 @@ func (b *backend) foldBackend(e history.Event, body *history.Backend) *Attach {
 	case "attach":
 		return b.foldAttach(e, body)
 	case "detach":
-		if e.Phase == history.OK && body.Decision != history.Refused && body.Fault == "" {
+		if e.Phase == history.OK && body.Decision != history.Refused {
 			b.attach(Place{e.Node, body.Volume}, e, false)
 			b.foldHeld(e, body)
 		}
@@ -94,7 +97,7 @@ func (b *backend) foldAttach(e history.Event, body *history.Backend) *Attach {
 	if p, ok := line.Back(0); ok {
 		a.Held = p.Value
 	}
-	if body.Reason == history.ReasonFull {
+	if body.Reason == history.ReasonFull && a.Told() {
 		b.refusals[e.Node] = append(b.refusals[e.Node], a)
 	}
 	if body.Decision == history.Accepted {

@@ -93,8 +93,28 @@ func New(h history.Header) *Model {
 	}
 }
 
+// Decode returns the event's body as Step has it. It depends on the event alone, so it can be done ahead of the fold, elsewhere.
+func Decode(e history.Event) (body any, err error) {
+	if e.Phase == history.Gap || len(e.Body) == 0 || strings.HasPrefix(e.Key, "writer/") {
+		return nil, nil
+	}
+	if body = bodyOf(e.Source); body == nil {
+		return nil, nil
+	}
+	if err := e.Decode(body); err != nil {
+		return nil, err
+	}
+	return body, nil
+}
+
 // Observe folds the next event.
 func (m *Model) Observe(e history.Event) Step {
+	body, err := Decode(e)
+	return m.Fold(e, body, err)
+}
+
+// Fold is Observe for an event of which Decode said body and err.
+func (m *Model) Fold(e history.Event, body any, err error) Step {
 	if !m.begun {
 		m.begun, m.first, m.last = true, e.At, e.At
 	}
@@ -107,12 +127,10 @@ func (m *Model) Observe(e history.Event) Step {
 		m.gap(e)
 		return s
 	}
-	body := bodyOf(e.Source)
-	if body == nil || len(e.Body) == 0 || strings.HasPrefix(e.Key, "writer/") {
-		return s
-	}
-	if err := e.Decode(body); err != nil {
+	if err != nil {
 		m.Lose(e.Source, err.Error(), e.Ref())
+	}
+	if body == nil {
 		return s
 	}
 	m.copies.body(body)

@@ -30,12 +30,12 @@ func (q *queries) foldQuery(e history.Event, body *history.Backend) {
 	if body.Quota == nil {
 		return
 	}
-	if body.Fault == "" { // what a fault answers is not the truth
+	if body.Fault == "" || body.Fault == history.NoAnswer { // what another fault answers is not the truth
 		if p, ok := q.counts.of(e.Node).Back(0); !ok || p.Value != body.Quota.Attached {
 			q.counts.of(e.Node).set(e.At, body.Quota.Attached, e.Ref())
 		}
 	}
-	if e.Phase == history.OK && e.Key != "list" {
+	if e.Phase == history.OK && e.Key != "list" && body.Fault != history.NoAnswer {
 		q.told[e.Node] = append(q.told[e.Node], Told{At: e.At, Quota: *body.Quota, Ref: e.Ref()})
 	}
 }

@@ -135,7 +135,15 @@ func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Cont
 			return nil, err
 		}
 	}
-	g, err := gate.New(gate.Options{Listen: csi, Driver: "unix://" + backend, DriverName: d.Name, Node: a.cfg.Node, History: a.calls})
+	i := drivers.Instance{
+		Endpoint: "unix://" + backend, DriverName: d.Name, NodeID: a.cfg.Node, Zone: a.cfg.Zone, StateDir: state,
+		Backend: "http://" + quotaData, Seed: cell.Seed + int64(a.cfg.Index), Limit: a.cfg.Limit,
+	}
+	stage, err := a.stage(def, i)
+	if err != nil {
+		return nil, fmt.Errorf("driver %q: %w", d.Name, err)
+	}
+	g, err := gate.New(gate.Options{Listen: csi, Driver: i.Endpoint, DriverName: d.Name, Node: a.cfg.Node, History: a.calls, Stage: stage})
 	if err != nil {
 		return nil, err
 	}
@@ -150,16 +158,17 @@ func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Cont
 		if err != nil {
 			return nil, err
 		}
-		return def.NodeCommand(drivers.Instance{
-			Release:  string(release),
-			Endpoint: "unix://" + backend, DriverName: d.Name, NodeID: a.cfg.Node, Zone: a.cfg.Zone, StateDir: state,
-			Backend: "http://" + quotaData, Seed: cell.Seed + int64(a.cfg.Index),
-		})
+		i := i
+		i.Release = string(release)
+		return def.NodeCommand(i)
 	})
 	p.ready(def.NodeStart(), backend, &cell)
 	return func(ctx context.Context) error {
 		if err := p.start(ctx, ""); err != nil {
 			return &cluster.DriverError{Driver: d.Name, Node: a.cfg.Node, Err: err}
+		}
+		if err := drivers.Identify(ctx, backend, d.Name, !def.HasController(), a.cfg.Cell.scale()); err != nil {
+			return &cluster.DriverError{Driver: d.Name, Node: a.cfg.Node, Err: fmt.Errorf("%w%s", err, p.tail())}
 		}
 		// As a registrar sidecar does: register once the driver answers.
 		r, err := f.open()
@@ -168,6 +177,25 @@ func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Cont
 		}
 		return a.awaitRegistered(ctx, r, d.Name, p, kubelet)
 	}, nil
+}
+
+// stage is what the gate before a driver gives it; nil when it lacks nothing.
+func (a *agent) stage(def *drivers.Definition, i drivers.Instance) (gate.Stage, error) {
+	if !def.Bridged() {
+		return nil, nil
+	}
+	state := i.StateDir + "-gate" // the driver's own is the driver's
+	if err := os.MkdirAll(state, 0o755); err != nil {
+		return nil, err
+	}
+	b, capacity, err := def.Bridge(i, state, func(format string, args ...any) { fmt.Fprintf(os.Stderr, "headroom: gate: "+format+"\n", args...) })
+	if err != nil {
+		return nil, err
+	}
+	if capacity != nil {
+		go capacity.Run(context.Background()) // as long as this process
+	}
+	return b, nil
 }
 
 // awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended. A kubelet that never asks is no

@@ -58,6 +58,13 @@ func (c *cell) addDriver(ctx context.Context, spec cluster.DriverSpec) (_ none, 
 		// Each node's driver serves its own attachments, so a call goes where its node is; one that names no node may go to any.
 		options.Route = func(nodeID string) string { return c.route(nodeID, spec.Name) }
 	}
+	if def.Bridged() {
+		b, _, err := def.Bridge(drivers.Instance{Backend: "http://" + quotaData}, "", nil)
+		if err != nil {
+			return none{}, err
+		}
+		options.Stage = b
+	}
 	if d.gate, err = gate.New(options); err != nil {
 		return none{}, err
 	}
@@ -109,7 +116,13 @@ func (c *cell) startController(ctx context.Context, d *driverController, def *dr
 	})
 	p.ready(def.ControllerStart(), socket, &c.cfg)
 	d.controller = p
-	return p.start(ctx, "")
+	if err := p.start(ctx, ""); err != nil {
+		return err
+	}
+	if err := drivers.Identify(ctx, socket, name, true, c.cfg.scale()); err != nil {
+		return fmt.Errorf("%w%s", err, p.tail())
+	}
+	return nil
 }
 
 // startAttacher starts the driver's external-attacher, once.

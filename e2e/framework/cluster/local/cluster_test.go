@@ -241,7 +241,7 @@ func testMistakes(t *testing.T, cell *testCluster) {
 		{cell.AddNode(ctx, cluster.NodeSpec{Name: "n9", Drivers: []string{"nobody"}}), `driver "nobody" was not added`},
 		{cell.AddDriver(ctx, cluster.DriverSpec{Name: testDriver, Definition: "steady"}), "it exists"},
 		{cell.AddDriver(ctx, cluster.DriverSpec{Name: "x.test", Definition: "unknown"}), `"unknown" is not part of this run`},
-		{cell.SetEndpoint(ctx, "kube-scheduler", "slow"), "want pass, refuse, hang or impostor"},
+		{cell.SetEndpoint(ctx, "kube-scheduler", "slow"), `want one of ["pass" "refuse"`},
 		{cell.SetEndpoint(ctx, "etcd", "hang"), `"etcd" has no endpoint of its own`},
 		{cell.SetLatency(ctx, "kube-scheduler", -time.Second), "endpoint latency -1s: want 0 or more"},
 		{cell.SetLatency(ctx, "etcd", time.Second), `"etcd" has no endpoint of its own`},

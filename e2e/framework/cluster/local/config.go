@@ -140,8 +140,11 @@ func (c *cellConfig) release(name string, release versions.Version) (*drivers.De
 
 // startLimit bounds the start of a driver's process that has d of its own, 0 for none.
 func (c *cellConfig) startLimit(d time.Duration) time.Duration {
-	return time.Duration(float64(cmp.Or(d, startTimeout)) * cmp.Or(c.Scale, 1))
+	return time.Duration(float64(cmp.Or(d, startTimeout)) * c.scale())
 }
+
+// scale is what waits for drivers are stretched by.
+func (c *cellConfig) scale() float64 { return cmp.Or(c.Scale, 1) }
 
 func (c *cellConfig) eventsDir() string { return filepath.Join(c.RunDir, "events") }
 
@@ -151,6 +154,7 @@ type nodeConfig struct {
 	Node       string            `json:"node"`
 	Labels     map[string]string `json:"labels"`
 	Zone       string            `json:"zone"`
+	Limit      int64             `json:"limit,omitempty"`
 	Kubelet    versions.Version  `json:"kubelet"`
 	Drivers    []nodeDriver      `json:"drivers"`
 	Port       int               `json:"port"`       // of the kubelet; Port+1 is its health port

@@ -54,6 +54,10 @@ func TestBrokenDrivers(t *testing.T) {
 		{"exits", "node", sh("echo out of luck; exit 9"), []string{"ended by itself (exit status 9)", "out of luck"}},
 		{"silent", "node", sh("echo asleep; sleep 7001"), []string{"not healthy after", "asleep"}},
 		{"useless", "node", []string{self, useless, "${ENDPOINT}"}, []string{"Unimplemented", "useless, but listening"}},
+		{"renamed", "node", []string{"headroom-hostpathlike", "--endpoint=${ENDPOINT}", "--nodeid=${NODE_ID}", "--statedir=${STATE_DIR}", "--enable-attach"},
+			[]string{`want the name that it was given, "renamed.test", got "hostpath.csi.k8s.io"`, "try: pass ${DRIVER_NAME}"}},
+		{"attachless", "node", []string{"headroom-hostpathlike", "--endpoint=${ENDPOINT}", "--drivername=${DRIVER_NAME}", "--nodeid=${NODE_ID}", "--statedir=${STATE_DIR}"},
+			[]string{"want PUBLISH_UNPUBLISH_VOLUME, got none", "--enable-attach"}},
 		{"headless", "controller", sh("echo no head; exit 8"), []string{"ended by itself (exit status 8)", "no head"}},
 	}
 	known := map[string]string{"steady": "steady"}

@@ -148,7 +148,7 @@ func (c *cell) addNode(ctx context.Context, spec cluster.NodeSpec) (_ none, err 
 func (c *cell) nodeConfig(spec cluster.NodeSpec) (*nodeConfig, error) {
 	c.mu.Lock()
 	_, taken := c.nodes[spec.Name]
-	cfg := &nodeConfig{Cell: c.cfg, Node: spec.Name, Zone: spec.Zone, Labels: spec.Labels, Kubelet: spec.Kubelet, Index: c.nextIndex}
+	cfg := &nodeConfig{Cell: c.cfg, Node: spec.Name, Zone: spec.Zone, Limit: spec.Limit, Labels: spec.Labels, Kubelet: spec.Kubelet, Index: c.nextIndex}
 	c.nextIndex++
 	for _, name := range spec.Drivers {
 		d, ok := c.drivers[name]

@@ -8,28 +8,38 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes"
 
 	"headroom/e2e/framework/observe"
 	"headroom/e2e/framework/preflight"
 	"headroom/e2e/framework/versions"
 )
 
+func preflightSource(client kubernetes.Interface) preflight.Source {
+	return preflight.Source{Client: client, Get: func(ctx context.Context, path string) ([]byte, error) {
+		return client.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
+	}}
+}
+
+// lookAt is what `headroom preflight` finds.
+func lookAt(t *testing.T, client kubernetes.Interface, o preflight.Options) (preflight.Facts, preflight.Result) {
+	t.Helper()
+	facts, err := preflight.Gather(t.Context(), preflightSource(client))
+	if err != nil {
+		t.Fatal(err)
+	}
+	result, err := preflight.Judge(facts, o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return facts, result
+}
+
 // testPreflight looks at the cell as `headroom preflight` does at any cluster.
 func testPreflight(t *testing.T, cell *testCluster) {
-	source := preflight.Source{Client: cell.client, Get: func(ctx context.Context, path string) ([]byte, error) {
-		return cell.client.CoreV1().RESTClient().Get().AbsPath(path).DoRaw(ctx)
-	}}
 	look := func(o preflight.Options) (preflight.Facts, preflight.Result) {
 		t.Helper()
-		facts, err := preflight.Gather(t.Context(), source)
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, err := preflight.Judge(facts, o)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return facts, result
+		return lookAt(t, cell.client, o)
 	}
 	rules := func(r preflight.Result) (all []string) {
 		for _, f := range r.Cluster {
@@ -76,7 +86,7 @@ func testPreflight(t *testing.T, cell *testCluster) {
 		t.Errorf("with an old attacher: got %s, %q", result.Safe, rules(result))
 	}
 	// Kubelets are asked through the API server, as preflight must where a gate may be on or off.
-	text, err := source.Get(t.Context(), "/api/v1/nodes/n1/proxy/metrics")
+	text, err := preflightSource(cell.client).Get(t.Context(), "/api/v1/nodes/n1/proxy/metrics")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -173,7 +173,7 @@ func (c *Cluster) RemoveDriver(ctx context.Context, name string) error {
 	return cluster.Environment("remove driver "+name, c.control.call(ctx, "/drivers/remove", driverName{Name: name}, nil))
 }
 
-// SetEndpoint changes what one component's way to the API server does: "pass", "refuse", "hang" or "impostor".
+// SetEndpoint changes what one component's way to the API server does: "pass", "refuse", "hang", "no-request", "no-answer" or "impostor".
 func (c *Cluster) SetEndpoint(ctx context.Context, component, mode string) error {
 	return c.endpoint(ctx, endpointRequest{Component: component, Mode: endpointMode(mode)})
 }

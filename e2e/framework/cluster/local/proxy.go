@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"time"
 )
@@ -14,11 +15,28 @@ import (
 type endpointMode string
 
 const (
-	endpointPass     endpointMode = "pass"     // connections go through
-	endpointRefuse   endpointMode = "refuse"   // open connections are reset, new ones too
-	endpointHang     endpointMode = "hang"     // nothing goes through; nobody is told
-	endpointImpostor endpointMode = "impostor" // open connections are reset; something else, which has no TLS, answers new ones
+	endpointPass      endpointMode = "pass"       // connections go through
+	endpointRefuse    endpointMode = "refuse"     // open connections are reset, new ones too
+	endpointHang      endpointMode = "hang"       // nothing goes through; nobody is told
+	endpointNoRequest endpointMode = "no-request" // nothing reaches the API server, and what it says reaches the component
+	endpointNoAnswer  endpointMode = "no-answer"  // the API server does what it is asked, and nothing of what it says reaches the component
+	endpointImpostor  endpointMode = "impostor"   // open connections are reset; something else, which has no TLS, answers new ones
 )
+
+var endpointModes = []endpointMode{endpointPass, endpointRefuse, endpointHang, endpointNoRequest, endpointNoAnswer, endpointImpostor}
+
+// direction is the way that bytes go.
+type direction int
+
+const (
+	requests direction = iota // from the component to the API server
+	answers
+)
+
+// holds says whether nothing goes that way.
+func (m endpointMode) holds(d direction) bool {
+	return m == endpointHang || m == endpointNoRequest && d == requests || m == endpointNoAnswer && d == answers
+}
 
 // impostorAnswer is what a balancer without a server behind it says.
 const impostorAnswer = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -68,10 +86,8 @@ func (e *endpoint) serve() {
 
 // set changes the mode for open and new connections.
 func (e *endpoint) set(mode endpointMode) error {
-	switch mode {
-	case endpointPass, endpointRefuse, endpointHang, endpointImpostor:
-	default:
-		return fmt.Errorf("endpoint mode %q: want %s, %s, %s or %s", mode, endpointPass, endpointRefuse, endpointHang, endpointImpostor)
+	if !slices.Contains(endpointModes, mode) {
+		return fmt.Errorf("endpoint mode %q: want one of %q", mode, endpointModes)
 	}
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -109,16 +125,16 @@ func (e *endpoint) state() (endpointMode, time.Duration, <-chan struct{}) {
 	return e.mode, e.latency, e.changed
 }
 
-// hold returns when what came at a time may go on.
-func (e *endpoint) hold(came time.Time) {
+// hold returns when what came at a time may go on in a direction.
+func (e *endpoint) hold(came time.Time, d direction) {
 	for {
 		mode, latency, changed := e.state()
-		if mode == endpointHang {
+		if mode.holds(d) {
 			<-changed
 			continue
 		}
 		left := time.Until(came.Add(latency))
-		if mode != endpointPass || latency == 0 || left <= 0 {
+		if mode == endpointRefuse || mode == endpointImpostor || latency == 0 || left <= 0 {
 			return
 		}
 		wait := time.NewTimer(left)
@@ -154,7 +170,7 @@ func (e *endpoint) handle(client net.Conn) {
 	}
 	defer e.untrack(client)
 	defer client.Close()
-	e.hold(time.Now())
+	e.hold(time.Now(), requests)
 	if mode, _, _ := e.state(); mode == endpointImpostor {
 		impersonate(client)
 		return
@@ -172,9 +188,8 @@ func (e *endpoint) handle(client net.Conn) {
 	defer e.untrack(server)
 	defer server.Close()
 	var both sync.WaitGroup
-	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
-		both.Go(func() { e.copy(way[0], way[1]) })
-	}
+	both.Go(func() { e.copy(server, client, requests) })
+	both.Go(func() { e.copy(client, server, answers) })
 	both.Wait()
 }
 
@@ -194,7 +209,7 @@ func impersonate(client net.Conn) {
 }
 
 // copy moves bytes one way until an end, each piece no sooner than the endpoint lets it go.
-func (e *endpoint) copy(to, from net.Conn) {
+func (e *endpoint) copy(to, from net.Conn, d direction) {
 	pieces := make(chan piece, inFlight)
 	go read(from, pieces)
 	broken := false
@@ -202,7 +217,7 @@ func (e *endpoint) copy(to, from net.Conn) {
 		if broken {
 			continue // until the reader has seen the end
 		}
-		e.hold(p.came)
+		e.hold(p.came, d)
 		if len(p.bytes) > 0 {
 			if _, err := to.Write(p.bytes); err != nil {
 				reset(from)

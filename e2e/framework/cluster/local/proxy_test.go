@@ -203,6 +203,69 @@ func TestEndpointHangs(t *testing.T) {
 	wantReset(t, open)
 }
 
+// Half of a connection: what the one side says is lost to the other, and not the other way round.
+func TestEndpointHalves(t *testing.T) {
+	heard, say := make(chan string, 10), make(chan string, 10)
+	e := newTestEndpoint(t, func(c *net.TCPConn) {
+		go func() {
+			for text := range say {
+				_, _ = io.WriteString(c, text)
+			}
+		}()
+		b := make([]byte, 100)
+		for {
+			n, err := c.Read(b)
+			if err != nil {
+				return
+			}
+			heard <- string(b[:n])
+		}
+	})
+	t.Cleanup(func() { close(say) })
+	wantHeard := func(want string) {
+		t.Helper()
+		select {
+		case got := <-heard:
+			if got != want {
+				t.Fatalf("the server: want %q, got %q", want, got)
+			}
+		case <-time.After(30 * time.Second):
+			t.Fatalf("the server: want %q, got nothing", want)
+		}
+	}
+	c := dialEndpoint(t, e)
+	send(t, c, "hello")
+	wantHeard("hello")
+
+	setMode(t, e, endpointNoAnswer)
+	send(t, c, "question")
+	wantHeard("question")
+	say <- "answer"
+	if err := c.SetReadDeadline(time.Now().Add(unseen)); err != nil {
+		t.Fatal(err)
+	}
+	if n, err := c.Read(make([]byte, 1)); !errors.Is(err, os.ErrDeadlineExceeded) {
+		t.Fatalf("%s: want nothing to come back, got %d bytes, %v", endpointNoAnswer, n, err)
+	}
+	if err := c.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
+		t.Fatal(err)
+	}
+
+	setMode(t, e, endpointNoRequest)
+	receive(t, c, "answer")
+	say <- "event"
+	receive(t, c, "event")
+	send(t, c, "lost")
+	select {
+	case got := <-heard:
+		t.Fatalf("%s: want nothing to arrive, got %q", endpointNoRequest, got)
+	case <-time.After(unseen):
+	}
+
+	setMode(t, e, endpointPass)
+	wantHeard("lost")
+}
+
 func setLatency(t *testing.T, e *endpoint, latency time.Duration) {
 	t.Helper()
 	if err := e.delay(latency); err != nil {
@@ -290,7 +353,7 @@ func TestEndpointWithoutServer(t *testing.T) {
 func TestEndpointMode(t *testing.T) {
 	e := newTestEndpoint(t, echo)
 	err := e.set("slow")
-	if err == nil || !strings.Contains(err.Error(), `endpoint mode "slow": want pass, refuse, hang or impostor`) {
+	if err == nil || !strings.Contains(err.Error(), `endpoint mode "slow": want one of ["pass" "refuse" "hang" "no-request" "no-answer" "impostor"]`) {
 		t.Errorf("unknown mode: got %v", err)
 	}
 	if err := e.delay(-1); err == nil || !strings.Contains(err.Error(), "endpoint latency -1ns: want 0 or more") {

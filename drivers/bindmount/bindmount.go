@@ -1,7 +1,10 @@
-package steady
+// Package bindmount mounts folders elsewhere, as drivers whose volumes are folders do, in a user namespace too.
+package bindmount
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"strconv"
 	"strings"
@@ -9,9 +12,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bind mounts source at target. Read-only takes a second call, because the kernel ignores the flag on the first; flags that the mount below
+// Bind mounts source at target. Read-only takes a second call, because the kernel ignores the flag on the first; flags that the mount below
 // has must then be repeated, or an unprivileged namespace is refused.
-func bind(source, target string, readOnly bool) error {
+func Bind(source, target string, readOnly bool) error {
 	if err := unix.Mount(source, target, "", unix.MS_BIND, ""); err != nil {
 		return fmt.Errorf("bind %q to %q: %w", source, target, err)
 	}
@@ -38,9 +41,9 @@ func bind(source, target string, readOnly bool) error {
 	return nil
 }
 
-// mountCount is how many mounts are stacked at target. It reads the kernel's table, because comparing device numbers does not show a bind
+// Count is how many mounts are stacked at target. It reads the kernel's table, because comparing device numbers does not show a bind
 // mount of the same file system.
-func mountCount(target string) (int, error) {
+func Count(target string) (int, error) {
 	b, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return 0, err
@@ -52,6 +55,25 @@ func mountCount(target string) (int, error) {
 		}
 	}
 	return n, nil
+}
+
+// Remove takes all mounts at target away, and target itself. That there is none is no error.
+func Remove(target string) error {
+	mounted, err := Count(target)
+	if err != nil {
+		return err
+	}
+	for ; mounted > 0; mounted-- {
+		// EINVAL: not mounted any more. Shared mounts come and go in pairs, so one call can take two away.
+		if err := unix.Unmount(target, unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+			return fmt.Errorf("unmount %q: %w", target, err)
+		}
+	}
+	// Remove, never RemoveAll: were it still mounted, that would delete the volume's data.
+	if err := os.Remove(target); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
 }
 
 // unescape undoes the octal escapes of mountinfo (space, tab, newline, backslash).

@@ -1,0 +1,118 @@
+package drivers
+
+import (
+	"context"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+)
+
+// stranger is a driver that says of itself what a test wants.
+type stranger struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedControllerServer
+	name            string
+	hangs           bool
+	service, attach bool
+}
+
+func (s *stranger) GetPluginInfo(ctx context.Context, _ *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	if s.hangs {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
+	return &csi.GetPluginInfoResponse{Name: s.name}, nil
+}
+
+func (s *stranger) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	out := &csi.GetPluginCapabilitiesResponse{}
+	if s.service {
+		out.Capabilities = append(out.Capabilities, &csi.PluginCapability{Type: &csi.PluginCapability_Service_{
+			Service: &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_CONTROLLER_SERVICE},
+		}})
+	}
+	return out, nil
+}
+
+func (s *stranger) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	out := &csi.ControllerGetCapabilitiesResponse{}
+	if s.attach {
+		out.Capabilities = append(out.Capabilities, &csi.ControllerServiceCapability{Type: &csi.ControllerServiceCapability_Rpc{
+			Rpc: &csi.ControllerServiceCapability_RPC{Type: csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME},
+		}})
+	}
+	return out, nil
+}
+
+// TestIdentify shows what is told of programs that are not the driver that was started, or not one that attaches.
+func TestIdentify(t *testing.T) {
+	full := stranger{name: "d", service: true, attach: true}
+	with := func(change func(*stranger)) func(net.Listener) {
+		s := full
+		change(&s)
+		return func(l net.Listener) {
+			server := grpc.NewServer()
+			csi.RegisterIdentityServer(server, &s)
+			if s.service {
+				csi.RegisterControllerServer(server, &s)
+			}
+			_ = server.Serve(l) // it ends with its listener
+		}
+	}
+	for name, c := range map[string]struct {
+		serve      func(net.Listener)
+		controller bool
+		want       []string // "" for none
+	}{
+		"right":                      {with(func(*stranger) {}), true, nil},
+		"a node beside a controller": {with(func(s *stranger) { s.service, s.attach = false, false }), false, nil},
+		"another name":               {with(func(s *stranger) { s.name = "e" }), false, []string{`want the name that it was given, "d", got "e"`, "${DRIVER_NAME}"}},
+		"no controller service":      {with(func(s *stranger) { s.service = false }), true, []string{"want CONTROLLER_SERVICE", "under controller"}},
+		"no attaching":               {with(func(s *stranger) { s.attach = false }), true, []string{"want PUBLISH_UNPUBLISH_VOLUME", "--enable-attach"}},
+		"it hangs":                   {with(func(s *stranger) { s.hangs = true }), false, []string{"GetPluginInfo: no answer within", "it hangs", "--timeout-scale"}},
+		"no CSI":                     {func(l net.Listener) { _ = grpc.NewServer().Serve(l) }, false, []string{"GetPluginInfo is not implemented", "no CSI driver", "${ENDPOINT}"}},
+		"no gRPC":                    {func(l net.Listener) { _ = http.Serve(l, http.NotFoundHandler()) }, false, []string{"GetPluginInfo", "try: "}},
+		"silent": {func(l net.Listener) {
+			for {
+				if _, err := l.Accept(); err != nil {
+					return
+				}
+			}
+		}, false, []string{"GetPluginInfo", "speaks no gRPC"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			dir, err := os.MkdirTemp("", "i")
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(dir, "s")
+			l, err := net.Listen("unix", path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { l.Close(); os.RemoveAll(dir) })
+			go c.serve(l)
+			began := time.Now()
+			err = Identify(t.Context(), path, "d", c.controller, 0.05)
+			if (err == nil) != (c.want == nil) {
+				t.Fatalf("want %q, got %v", c.want, err)
+			}
+			for _, want := range c.want {
+				if !strings.Contains(err.Error(), want) {
+					t.Errorf("want %q, got %v", want, err)
+				}
+			}
+			if took := time.Since(began); took > 10*time.Second {
+				t.Errorf("it took %s", took)
+			}
+		})
+	}
+}
