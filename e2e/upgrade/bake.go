@@ -3,6 +3,8 @@ package upgrade
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -39,11 +41,11 @@ type watcher struct {
 	trusted map[string]int32
 }
 
-func newWatcher(w *walk) (*watcher, error) {
+func newWatcher(w *walk) *watcher {
 	return &watcher{
 		walk: w, live: history.NewLive(w.EventsDir()), audit: observe.NewAuditTail(run.AuditLog(w.Dir), w.EventsDir()), signals: signals.New(w.Header),
 		trusted: map[string]int32{},
-	}, nil
+	}
 }
 
 // look reads what is new, and returns the signals from a time on.
@@ -178,33 +180,45 @@ func (w *walk) hold(ctx context.Context) error {
 	if !versions.Embedded().Works(versions.CountMutable, w.running()).Works {
 		return nil // nobody but a registration changes a count there
 	}
-	for _, node := range w.Nodes {
-		count, known := w.bakes.trusted[node]
-		if !known {
-			continue
-		}
-		if err := w.await(ctx, stores, func(ctx context.Context) error { return w.putBack(ctx, node, count) }); err != nil {
+	for _, node := range slices.Sorted(maps.Keys(w.bakes.trusted)) {
+		count := w.bakes.trusted[node]
+		// A refresh that was under way may still write: it is only kept once it stays.
+		kept := time.Time{}
+		err := w.await(ctx, 2*stores, func(ctx context.Context) error {
+			changed, err := w.putBack(ctx, node, count)
+			if err != nil {
+				return err
+			}
+			if changed || kept.IsZero() {
+				kept = time.Now()
+			}
+			if time.Since(kept) < w.Slack() {
+				return fmt.Errorf("CSINode %q: want count %d for %s, got it for %s", node, count, w.Slack(), time.Since(kept).Round(time.Millisecond))
+			}
+			return nil
+		})
+		if err != nil {
 			return fmt.Errorf("keep the last trusted count: %w", err)
 		}
 	}
 	return nil
 }
 
-// putBack makes a node's count what it was, where it is something else.
-func (w *walk) putBack(ctx context.Context, node string, count int32) error {
+// putBack makes a node's count what it was, where it is something else, and says whether it did.
+func (w *walk) putBack(ctx context.Context, node string, count int32) (changed bool, err error) {
 	n, err := w.Client.StorageV1().CSINodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i, d := range n.Spec.Drivers {
 		if d.Name != w.Driver || d.Allocatable != nil && d.Allocatable.Count != nil && *d.Allocatable.Count == count {
 			continue
 		}
 		n.Spec.Drivers[i].Allocatable = &storagev1.VolumeNodeResources{Count: &count}
-		return w.Record("update", "csinode", node, run.Administrator, func() error {
+		return true, w.Record("update", "csinode", node, run.Administrator, func() error {
 			_, err := w.Client.StorageV1().CSINodes().Update(ctx, n, metav1.UpdateOptions{})
 			return err
 		})
 	}
-	return nil
+	return false, nil
 }

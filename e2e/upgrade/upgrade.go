@@ -130,9 +130,7 @@ func (w *walk) take(ctx context.Context) (stopped *stopError, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.load.end()) }()
-	if w.bakes, err = newWatcher(w); err != nil {
-		return nil, err
-	}
+	w.bakes = newWatcher(w)
 	for _, step := range w.Steps {
 		s := w.step(step)
 		fmt.Fprintf(w.Out, "%s\n", step) // a terminal that is gone ends nothing
