@@ -138,8 +138,8 @@ func TestRecordedSeries(t *testing.T) {
 			}
 		})
 	}
-	if len(rules) < 3 || healthy < 1 {
-		t.Errorf("want series that three rules stop, and one that goes on, got %v and %d", rules, healthy)
+	if healthy < 2 {
+		t.Errorf("want series that go on, got %d (stopped: %v)", healthy, rules)
 	}
 }
 
