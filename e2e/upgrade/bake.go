@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -119,13 +120,14 @@ func (d *decider) decide(l look) (what decision) {
 	return what
 }
 
-// bake lets time pass and watches the signals of it. Changes of quota that are on their way at its end are waited for. A rollback of values pauses growth and
-// begins the time anew, after which the workload may grow again.
+// bake lets time pass and watches the signals of it. Where a change of quota can be expected to arrive, it ends with one on every node, which is waited for:
+// those before may have been overtaken by others. A rollback of values pauses growth and begins the time anew, after which the workload may grow again.
 func (b *watcher) bake(ctx context.Context, s *step) error {
 	from := history.Now()
 	until, seen := time.Now().Add(s.For), decider{}
-	release := b.walk.load.squeeze(ctx)
+	release := sync.OnceFunc(b.walk.load.squeeze(ctx))
 	defer release()
+	last := false // the last changes were made
 	for {
 		if err := run.Pause(ctx, bakeLook); err != nil {
 			return err
@@ -152,7 +154,17 @@ func (b *watcher) bake(ctx context.Context, s *step) error {
 		if what.trust {
 			b.trust(now)
 		}
-		if time.Now().After(until) && !what.open {
+		switch {
+		case time.Now().Before(until):
+		case l.Bounds.UpdateDelay > 0 && !last:
+			release()
+			thaw, err := b.walk.load.lastChange(ctx)
+			if err != nil {
+				return err
+			}
+			defer thaw()
+			last = true
+		case !what.open:
 			b.walk.load.resumeGrowth()
 			return b.walk.load.settled(ctx)
 		}

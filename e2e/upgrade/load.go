@@ -25,6 +25,8 @@ const (
 	staying = 2
 	// leastRoom and mostRoom are the limits between which quotas change.
 	leastRoom, mostRoom = 6, 8
+	// lastRoom is the limit that ends a bake: no count has it before.
+	lastRoom = 7
 	// quotaEvery is the time between two changes of quota, and lives how long a pod that comes and goes runs.
 	quotaEvery, lives = 12 * time.Second, 2 * time.Second
 	// comes bounds the time from a pod's creation to its running: its volume may have to be detached elsewhere first, or its node be drained.
@@ -215,6 +217,18 @@ func (l *load) change(ctx context.Context) error {
 	}
 }
 
+// lastChange gives every node the same limit, which none has had, and keeps it until the function that it returns is called.
+func (l *load) lastChange(ctx context.Context) (thaw func(), err error) {
+	l.quota.Lock()
+	for _, node := range l.bench.Nodes {
+		if err := l.bench.Quota.SetLimit(ctx, node, lastRoom); err != nil {
+			l.quota.Unlock()
+			return nil, cluster.Environment("change a limit", err)
+		}
+	}
+	return l.quota.Unlock, nil
+}
+
 func (l *load) setLimit(ctx context.Context, node string, to int64) error {
 	l.quota.Lock()
 	defer l.quota.Unlock()
@@ -302,7 +316,7 @@ func (l *load) noise(ctx context.Context) error {
 	}
 	for i := 0; ; i++ {
 		if run.Pause(ctx, noiseEvery) != nil {
-			return nil
+			return l.quiet(context.WithoutCancel(ctx))
 		}
 		life := context.WithoutCancel(ctx) // nobody stops between the two
 		node := l.bench.Nodes[i%len(l.bench.Nodes)]
@@ -312,4 +326,13 @@ func (l *load) noise(ctx context.Context) error {
 			return cluster.Environment("make noise in the backend", err)
 		}
 	}
+}
+
+// quiet takes what noise has left: foreign attachments.
+func (l *load) quiet(ctx context.Context) error {
+	var errs []error
+	for _, node := range l.bench.Nodes {
+		errs = append(errs, l.bench.Quota.SetForeign(ctx, node, 0))
+	}
+	return cluster.Environment("end the noise in the backend", errors.Join(errs...))
 }
