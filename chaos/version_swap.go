@@ -47,9 +47,9 @@ func init() {
 	})
 }
 
-// swap ends a process and starts it at another version.
+// swap ends a process and starts it at another version. It is brief: an API server that may wait for its watches takes a minute, in which nodes are lost.
 func swap(ctx context.Context, c cluster.Component, to versions.Version) error {
-	if err := c.Stop(ctx, cluster.Terminate); err != nil {
+	if err := c.Stop(ctx, cluster.Brief); err != nil {
 		return err
 	}
 	return c.Start(ctx, to)
