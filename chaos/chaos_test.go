@@ -325,7 +325,7 @@ func (c *fakeCluster) SetLatency(_ context.Context, component string, latency ti
 
 func (c *fakeCluster) Components(context.Context) ([]cluster.Component, error) {
 	var all []cluster.Component
-	for _, id := range []string{"kubelet@n1", "kube-scheduler", "driver@n1/d", "csi-attacher@d"} {
+	for _, id := range []string{"kubelet@n1", "kube-scheduler", "kube-apiserver", "driver@n1/d", "csi-attacher@d"} {
 		all = append(all, &fakeProcess{id: id, c: c})
 	}
 	return all, nil
@@ -360,22 +360,23 @@ func TestClusterFaultsAskAndTakeBack(t *testing.T) {
 		params any
 		want   string
 	}{
-		"kill":               {"component-kill", scenario.Kubelet, nil, "stop kubelet@n1 KILL; start kubelet@n1"},
-		"pause":              {"component-pause", scenario.Scheduler, nil, "pause kube-scheduler; resume kube-scheduler"},
-		"restart":            {"component-restart", scenario.Attacher, nil, "stop csi-attacher@d TERM; start csi-attacher@d"},
-		"driver":             {"driver-restart", scenario.NodeDriver, &driverRestartParams{Kill: true, Register: true}, "stop driver@n1/d KILL; start driver@n1/d; register n1 d false"},
-		"surge":              {"driver-surge", scenario.NodeDriver, nil, "register n1 d true; register n1 d false"},
-		"registration delay": {"registration-delay", scenario.NodeDriver, nil, "socket n1 d registration false; register n1 d false"},
-		"unlink":             {"socket-unlink", scenario.NodeDriver, nil, "socket n1 d csi false; socket n1 d csi true"},
-		"cut":                {"network-cut", scenario.Kubelet, nil, "endpoint kubelet@n1 refuse; endpoint kubelet@n1 pass"},
-		"half, answers":      {"network-half", scenario.Kubelet, nil, "endpoint kubelet@n1 no-answer; endpoint kubelet@n1 pass"},
-		"half, requests":     {"network-half", scenario.Attacher, &halfParams{Lost: lostRequests}, "endpoint csi-attacher@d no-request; endpoint csi-attacher@d pass"},
-		"network flap":       {"network-flap", scenario.Scheduler, &networkFlapParams{Every: 3600e9}, "endpoint kube-scheduler refuse; endpoint kube-scheduler pass"},
-		"detach lag":         {"detach-lag", scenario.DriverController, nil, "rule  d; unrule  d 7"},
-		"latency":            {"network-latency", scenario.Kubelet, &latencyParams{By: 3e9}, "latency kubelet@n1 3s; latency kubelet@n1 0s"},
-		"version down":       {"version-swap", scenario.Kubelet, nil, "stop kubelet@n1 TERM; start kubelet@n1 v1.35.4; stop kubelet@n1 TERM; start kubelet@n1 v1.36.3"},
-		"version up":         {"version-swap", scenario.Attacher, &swapParams{Minors: 1}, "stop csi-attacher@d TERM; start csi-attacher@d v4.13.0; stop csi-attacher@d TERM; start csi-attacher@d v4.12.0"},
-		"rule":               {"csi-slow", scenario.NodeDriver, &slowParams{By: 1e9}, "rule n1 d; unrule n1 d 7"},
+		"kill":                {"component-kill", scenario.Kubelet, nil, "stop kubelet@n1 KILL; start kubelet@n1"},
+		"pause":               {"component-pause", scenario.Scheduler, nil, "pause kube-scheduler; resume kube-scheduler"},
+		"restart":             {"component-restart", scenario.Attacher, nil, "stop csi-attacher@d TERM; start csi-attacher@d"},
+		"driver":              {"driver-restart", scenario.NodeDriver, &driverRestartParams{Kill: true, Register: true}, "stop driver@n1/d KILL; start driver@n1/d; register n1 d false"},
+		"surge":               {"driver-surge", scenario.NodeDriver, nil, "register n1 d true; register n1 d false"},
+		"registration delay":  {"registration-delay", scenario.NodeDriver, nil, "socket n1 d registration false; register n1 d false"},
+		"unlink":              {"socket-unlink", scenario.NodeDriver, nil, "socket n1 d csi false; socket n1 d csi true"},
+		"cut":                 {"network-cut", scenario.Kubelet, nil, "endpoint kubelet@n1 refuse; endpoint kubelet@n1 pass"},
+		"half, answers":       {"network-half", scenario.Kubelet, nil, "endpoint kubelet@n1 no-answer; endpoint kubelet@n1 pass"},
+		"half, requests":      {"network-half", scenario.Attacher, &halfParams{Lost: lostRequests}, "endpoint csi-attacher@d no-request; endpoint csi-attacher@d pass"},
+		"network flap":        {"network-flap", scenario.Scheduler, &networkFlapParams{Every: 3600e9}, "endpoint kube-scheduler refuse; endpoint kube-scheduler pass"},
+		"detach lag":          {"detach-lag", scenario.DriverController, nil, "rule  d; unrule  d 7"},
+		"latency":             {"network-latency", scenario.Kubelet, &latencyParams{By: 3e9}, "latency kubelet@n1 3s; latency kubelet@n1 0s"},
+		"version down":        {"version-swap", scenario.Kubelet, nil, "stop kubelet@n1 TERM; start kubelet@n1 v1.35.4; stop kubelet@n1 TERM; start kubelet@n1 v1.36.3"},
+		"version up":          {"version-swap", scenario.Attacher, &swapParams{Minors: 1}, "stop csi-attacher@d TERM; start csi-attacher@d v4.13.0; stop csi-attacher@d TERM; start csi-attacher@d v4.12.0"},
+		"version of a server": {"version-swap", scenario.APIServer, nil, "stop kube-apiserver BRIEF; start kube-apiserver v1.35.4; stop kube-apiserver BRIEF; start kube-apiserver v1.36.3"},
+		"rule":                {"csi-slow", scenario.NodeDriver, &slowParams{By: 1e9}, "rule n1 d; unrule n1 d 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := &fakeCluster{}

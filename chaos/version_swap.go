@@ -40,16 +40,20 @@ func init() {
 		if err != nil {
 			return nil, err
 		}
-		if err := swap(ctx, c, to); err != nil {
+		if err := swap(ctx, c, t.Class, to); err != nil {
 			return nil, err
 		}
-		return func(ctx context.Context) error { return swap(ctx, c, from) }, nil
+		return func(ctx context.Context) error { return swap(ctx, c, t.Class, from) }, nil
 	})
 }
 
-// swap ends a process and starts it at another version. It is brief: an API server that may wait for its watches takes a minute, in which nodes are lost.
-func swap(ctx context.Context, c cluster.Component, to versions.Version) error {
-	if err := c.Stop(ctx, cluster.Brief); err != nil {
+// swap ends a process and starts it at another version. An API server gets no time to wait for its watches, which is a minute, in which nodes are lost.
+func swap(ctx context.Context, c cluster.Component, class scenario.Class, to versions.Version) error {
+	how := cluster.Terminate
+	if class == scenario.APIServer {
+		how = cluster.Brief
+	}
+	if err := c.Stop(ctx, how); err != nil {
 		return err
 	}
 	return c.Start(ctx, to)
