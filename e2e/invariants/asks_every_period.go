@@ -178,7 +178,7 @@ func (x *clock) said(m *model.Model, t tally, id model.ID, next *model.Call) {
 
 // undisturbed says whether the driver stayed registered and nothing kept the kubelet from its work.
 func undisturbed(m *model.Model, id model.ID, from, to time.Duration) bool {
-	return !m.Disturbed(id.Node, model.Minus(from, settle), to) && registeredThroughout(m, id, from, to)
+	return !m.Disturbed(id.Node, model.Minus(from, settle), to) && !m.SocketHidden(id.Node, from, to) && registeredThroughout(m, id, from, to)
 }
 
 func registeredThroughout(m *model.Model, id model.ID, from, to time.Duration) bool {

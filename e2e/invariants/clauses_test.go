@@ -166,6 +166,13 @@ func TestAsksEveryPeriodIsNotJudgedWhileDisturbed(t *testing.T) {
 		{"fault on another node", late(fault("kubelet@n2", "n2")), Violated},
 		{"fault on the backend", late(fault("backend")), Violated},
 		{"fault on the scheduler", late(fault("kube-scheduler")), Violated},
+		{"fault on the driver", late(fault("driver@1", testNode)), Violated},
+		{"the driver's socket is away", late(func(s *script) {
+			s.add(15, history.Event{Source: "fault", Op: "f", Key: "socket-unlink"}, history.Fault{State: "inject", Target: "driver@1", Nodes: []string{testNode}})
+		}), Held},
+		{"the socket is away on another node", late(func(s *script) {
+			s.add(15, history.Event{Source: "fault", Op: "f", Key: "socket-unlink"}, history.Fault{State: "inject", Target: "driver@2", Nodes: []string{"n2"}})
+		}), Violated},
 		{"deregistered", late(func(s *script) { s.register(15, false, "gone") }), Held},
 		{"entry removed", late(func(s *script) { s.writes(15, 21, node, "update", "20", nil) }), Held},
 		{"period unset", late(func(s *script) { s.period(15, 6, nil) }), Held},

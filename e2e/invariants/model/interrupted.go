@@ -55,3 +55,9 @@ func setWithin[T any](l *Timeline[T], from, to time.Duration) bool {
 
 // BackendNodes returns the names by which the backend ever knew a node.
 func (b *backend) BackendNodes() []string { return sortedKeys(b.quotas) }
+
+// SocketHidden says whether a fault of the run had taken the path of a driver's socket on node away at some time from from to to: a call then reaches
+// nobody, and is on no record.
+func (m *Model) SocketHidden(node string, from, to time.Duration) bool {
+	return slices.ContainsFunc(m.runFaults, func(f *RunFault) bool { return f.Name == "socket-unlink" && f.on(node) && f.From <= to && from <= f.To })
+}
