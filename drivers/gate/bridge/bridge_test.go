@@ -235,6 +235,12 @@ func TestBridge(t *testing.T) {
 		"create v2 map[type:fast]", "attach id-2 to " + ownNode + " map[made:yes]",
 	})
 
+	before := len(r.calls)
+	if _, err := r.control.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v3", NodeId: "n1"}); err != nil {
+		t.Errorf("detach of what was refused: %v", err)
+	}
+	r.want(t, "calls about a volume that was never made", len(r.calls), before)
+
 	// The node knows the volume from the publish context, and the driver gets its own back.
 	if _, err := r.node.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{VolumeId: "v1", TargetPath: "/t", VolumeCapability: mounted, PublishContext: publish}); err != nil {
 		t.Error(err)
@@ -304,7 +310,10 @@ func TestBridgeWithoutQuota(t *testing.T) {
 	r.creates = false
 	_, code = r.attach(t, "v1")
 	r.want(t, "attach", code, codes.OK)
-	r.want(t, "the driver's calls", r.calls, []string{"attach v1 to " + ownNode + " map[share:s]"})
+	if _, err := r.control.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v9", NodeId: "n1"}); err != nil {
+		t.Error(err)
+	}
+	r.want(t, "the driver's calls", r.calls, []string{"attach v1 to " + ownNode + " map[share:s]", "detach v9 from " + ownNode})
 }
 
 // TestBridgeRecord shows that the history has one call of the driver, as Kubernetes sees it, however many the bridge made.
