@@ -120,6 +120,10 @@ fault-times: binaries ## Play the scenarios in which each fault bites and heals,
 matrix: build ## Run the smoke specs on the covering set of supported versions (ARGS: flags of `headroom matrix`)
 	bin/headroom matrix $(ARGS)
 
+.PHONY: upgrade
+upgrade: build ## Walk a cluster from 1.34 to 1.36 under load, back, and up again (ARGS: flags of `headroom upgrade`)
+	bin/headroom upgrade --from 1.34 --to 1.36 $(ARGS)
+
 .PHONY: preflight-tests
 preflight-tests: build ## Plant every defect that preflight knows in live clusters of each version
 	for v in 1.34 1.35 1.36 1.37; do bin/headroom binaries fetch --kubernetes $$v >/dev/null; done

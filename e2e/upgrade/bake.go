@@ -3,6 +3,9 @@ package upgrade
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	storagev1 "k8s.io/api/storage/v1"
@@ -39,11 +42,11 @@ type watcher struct {
 	trusted map[string]int32
 }
 
-func newWatcher(w *walk) (*watcher, error) {
+func newWatcher(w *walk) *watcher {
 	return &watcher{
 		walk: w, live: history.NewLive(w.EventsDir()), audit: observe.NewAuditTail(run.AuditLog(w.Dir), w.EventsDir()), signals: signals.New(w.Header),
 		trusted: map[string]int32{},
-	}, nil
+	}
 }
 
 // look reads what is new, and returns the signals from a time on.
@@ -81,13 +84,50 @@ func (b *watcher) bounds() stoprules.Bounds {
 	return bounds
 }
 
-// bake lets time pass and watches the signals of it. Changes of quota that are on their way at its end are waited for. A rollback of values pauses growth and
-// begins the time anew, after which the workload may grow again.
+// look is one look at the signals, as it is recorded.
+type look struct {
+	Bounds  stoprules.Bounds `json:"bounds"`
+	Signals signals.Signals  `json:"signals"`
+}
+
+// decision is what a look leads to.
+type decision struct {
+	// broken is the rule that is told of now, nil for none.
+	broken *stoprules.Broken
+	// stop ends the walk, pause ends growth for the time of one bake.
+	stop, pause bool
+	// open says that a change of quota is on its way that must be waited for; trust that the counts are to be trusted.
+	open, trust bool
+}
+
+// decider decides over the looks of one bake, in order. The zero value has seen none.
+type decider struct{ rolledBack int }
+
+func (d *decider) decide(l look) (what decision) {
+	broken := stoprules.Check(l.Signals, l.Bounds)
+	what.open = l.Bounds.UpdateDelay > 0 && l.Signals.UpdateDelay.Open > 0
+	what.trust = len(broken) == 0 && !what.open && l.Signals.CountChanges.Unasked == 0
+	for _, r := range broken {
+		switch {
+		case !r.Pause:
+			what.broken, what.stop = &r, true
+			return what
+		case l.Signals.CountChanges.RolledBack > d.rolledBack: // each is told of once
+			d.rolledBack = l.Signals.CountChanges.RolledBack
+			what.broken, what.pause = &r, true
+		}
+	}
+	return what
+}
+
+// bake lets time pass and watches the signals of it. Where a change of quota can be expected to arrive, it ends with one on every node, which is waited for:
+// those before may have been overtaken by others. A rollback of values pauses growth and begins the time anew, after which the workload may grow again.
 func (b *watcher) bake(ctx context.Context, s *step) error {
 	from := history.Now()
-	until, paused := time.Now().Add(s.For), 0
-	release := b.walk.load.squeeze(ctx)
+	until, seen := time.Now().Add(s.For), decider{}
+	release := sync.OnceFunc(b.walk.load.squeeze(ctx))
 	defer release()
+	last := false // the last changes were made
 	for {
 		if err := run.Pause(ctx, bakeLook); err != nil {
 			return err
@@ -96,27 +136,35 @@ func (b *watcher) bake(ctx context.Context, s *step) error {
 		if err != nil {
 			return err
 		}
-		bounds := b.bounds()
-		b.walk.write(history.Event{Phase: history.Observed, Op: s.op(), Key: history.KeyLook, Body: history.Encode(now)})
-		broken := stoprules.Check(now, bounds)
-		for _, r := range broken {
-			if r.Pause && now.CountChanges.RolledBack <= paused {
-				continue
-			}
+		l := look{Bounds: b.bounds(), Signals: now}
+		b.walk.write(history.Event{Phase: history.Observed, Op: s.op(), Key: history.KeyLook, Body: history.Encode(l)})
+		what := seen.decide(l)
+		if what.broken != nil {
 			b.walk.write(history.Event{Phase: history.Observed, Op: s.op(), Key: history.KeyStop, Body: history.Encode(history.WalkStop{
-				Rule: r.Name, Signal: r.Signal, Pause: r.Pause, Detail: r.Detail,
+				Rule: what.broken.Name, Signal: what.broken.Signal, Pause: what.broken.Pause, Detail: what.broken.Detail,
 			})})
-			if !r.Pause {
-				return &stopError{r}
-			}
-			b.walk.load.pauseGrowth()
-			paused, until = now.CountChanges.RolledBack, time.Now().Add(s.For)
 		}
-		open := bounds.UpdateDelay > 0 && now.UpdateDelay.Open > 0
-		if len(broken) == 0 && !open {
+		switch {
+		case what.stop:
+			return &stopError{*what.broken}
+		case what.pause:
+			b.walk.load.pauseGrowth()
+			until = time.Now().Add(s.For)
+		}
+		if what.trust {
 			b.trust(now)
 		}
-		if time.Now().After(until) && !open {
+		switch {
+		case time.Now().Before(until):
+		case l.Bounds.UpdateDelay > 0 && !last:
+			release()
+			thaw, err := b.walk.load.lastChange(ctx)
+			if err != nil {
+				return err
+			}
+			defer thaw()
+			last = true
+		case !what.open:
 			b.walk.load.resumeGrowth()
 			return b.walk.load.settled(ctx)
 		}
@@ -144,33 +192,45 @@ func (w *walk) hold(ctx context.Context) error {
 	if !versions.Embedded().Works(versions.CountMutable, w.running()).Works {
 		return nil // nobody but a registration changes a count there
 	}
-	for _, node := range w.Nodes {
-		count, known := w.bakes.trusted[node]
-		if !known {
-			continue
-		}
-		if err := w.await(ctx, stores, func(ctx context.Context) error { return w.putBack(ctx, node, count) }); err != nil {
+	for _, node := range slices.Sorted(maps.Keys(w.bakes.trusted)) {
+		count := w.bakes.trusted[node]
+		// A refresh that was under way may still write: it is only kept once it stays.
+		kept := time.Time{}
+		err := w.await(ctx, 2*stores, func(ctx context.Context) error {
+			changed, err := w.putBack(ctx, node, count)
+			if err != nil {
+				return err
+			}
+			if changed || kept.IsZero() {
+				kept = time.Now()
+			}
+			if time.Since(kept) < w.Slack() {
+				return fmt.Errorf("CSINode %q: want count %d for %s, got it for %s", node, count, w.Slack(), time.Since(kept).Round(time.Millisecond))
+			}
+			return nil
+		})
+		if err != nil {
 			return fmt.Errorf("keep the last trusted count: %w", err)
 		}
 	}
 	return nil
 }
 
-// putBack makes a node's count what it was, where it is something else.
-func (w *walk) putBack(ctx context.Context, node string, count int32) error {
+// putBack makes a node's count what it was, where it is something else, and says whether it did.
+func (w *walk) putBack(ctx context.Context, node string, count int32) (changed bool, err error) {
 	n, err := w.Client.StorageV1().CSINodes().Get(ctx, node, metav1.GetOptions{})
 	if err != nil {
-		return err
+		return false, err
 	}
 	for i, d := range n.Spec.Drivers {
 		if d.Name != w.Driver || d.Allocatable != nil && d.Allocatable.Count != nil && *d.Allocatable.Count == count {
 			continue
 		}
 		n.Spec.Drivers[i].Allocatable = &storagev1.VolumeNodeResources{Count: &count}
-		return w.Record("update", "csinode", node, run.Administrator, func() error {
+		return true, w.Record("update", "csinode", node, run.Administrator, func() error {
 			_, err := w.Client.StorageV1().CSINodes().Update(ctx, n, metav1.UpdateOptions{})
 			return err
 		})
 	}
-	return nil
+	return false, nil
 }

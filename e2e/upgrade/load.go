@@ -13,8 +13,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
 	"headroom/e2e/framework/workload"
+	"headroom/fixtures/quota"
 )
 
 // The load of a walk. What stays and what comes and goes fits on all nodes but one, at every quota.
@@ -23,6 +25,8 @@ const (
 	staying = 2
 	// leastRoom and mostRoom are the limits between which quotas change.
 	leastRoom, mostRoom = 6, 8
+	// lastRoom is the limit that ends a bake: no count has it before.
+	lastRoom = 7
 	// quotaEvery is the time between two changes of quota, and lives how long a pod that comes and goes runs.
 	quotaEvery, lives = 12 * time.Second, 2 * time.Second
 	// comes bounds the time from a pod's creation to its running: its volume may have to be detached elsewhere first, or its node be drained.
@@ -33,6 +37,7 @@ const (
 type load struct {
 	bench  *run.Bench
 	stays  string // the StatefulSet
+	noisy  bool
 	random *rand.Rand
 	cancel context.CancelFunc
 	group  sync.WaitGroup
@@ -48,8 +53,8 @@ type load struct {
 }
 
 // newLoad starts the workload, waits until it runs, and lets it come and go from then on.
-func newLoad(ctx context.Context, b *run.Bench, seed int64) (*load, error) {
-	l := &load{bench: b, random: rand.New(rand.NewPCG(uint64(seed), 0x10ad))}
+func newLoad(ctx context.Context, b *run.Bench, seed int64, noise bool) (*load, error) {
+	l := &load{bench: b, noisy: noise, random: rand.New(rand.NewPCG(uint64(seed), 0x10ad))}
 	var err error
 	if l.stays, err = b.StatefulSet(ctx, int32(staying*len(b.Nodes)), workload.Template{Selector: b.On()}); err != nil {
 		return nil, err
@@ -212,6 +217,18 @@ func (l *load) change(ctx context.Context) error {
 	}
 }
 
+// lastChange gives every node the same limit, which none has had, and keeps it until the function that it returns is called.
+func (l *load) lastChange(ctx context.Context) (thaw func(), err error) {
+	l.quota.Lock()
+	for _, node := range l.bench.Nodes {
+		if err := l.bench.Quota.SetLimit(ctx, node, lastRoom); err != nil {
+			l.quota.Unlock()
+			return nil, cluster.Environment("change a limit", err)
+		}
+	}
+	return l.quota.Unlock, nil
+}
+
 func (l *load) setLimit(ctx context.Context, node string, to int64) error {
 	l.quota.Lock()
 	defer l.quota.Unlock()
@@ -228,7 +245,12 @@ func (l *load) squeeze(ctx context.Context) (release func()) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		l.fail(ctx, l.fill(ctx))
+		var both sync.WaitGroup
+		both.Go(func() { l.fail(ctx, l.fill(ctx)) })
+		if l.noisy {
+			both.Go(func() { l.fail(ctx, l.noise(ctx)) })
+		}
+		both.Wait()
 	}()
 	return func() {
 		cancel()
@@ -282,4 +304,35 @@ func (l *load) fillOne(ctx context.Context, i int) error {
 		return err
 	}
 	return l.remove(life, pod)
+}
+
+// Noise is outages of the backend that end long before a driver's last good value does, and a foreign attachment on one node.
+const noiseEvery, noiseLasts = 5 * time.Second, 3 * time.Second
+
+// noise breaks the backend in one way after the other, and heals it each time.
+func (l *load) noise(ctx context.Context) error {
+	faults := []quota.Fault{
+		{Mode: quota.Refuse}, {Mode: quota.Throttle}, {Mode: quota.Garbage, Operations: []quota.Operation{quota.Get}}, {Mode: quota.Slow, Delay: history.Duration(time.Second)},
+	}
+	for i := 0; ; i++ {
+		if run.Pause(ctx, noiseEvery) != nil {
+			return l.quiet(context.WithoutCancel(ctx))
+		}
+		life := context.WithoutCancel(ctx) // nobody stops between the two
+		node := l.bench.Nodes[i%len(l.bench.Nodes)]
+		err := errors.Join(l.bench.Quota.SetForeign(life, node, int64(i%2)), l.bench.Quota.Inject(life, faults[i%len(faults)]))
+		_ = run.Pause(life, noiseLasts) // it is not cut short
+		if err = errors.Join(err, l.bench.Quota.Heal(life, l.bench.Nodes...)); err != nil {
+			return cluster.Environment("make noise in the backend", err)
+		}
+	}
+}
+
+// quiet takes what noise has left: foreign attachments.
+func (l *load) quiet(ctx context.Context) error {
+	var errs []error
+	for _, node := range l.bench.Nodes {
+		errs = append(errs, l.bench.Quota.SetForeign(ctx, node, 0))
+	}
+	return cluster.Environment("end the noise in the backend", errors.Join(errs...))
 }

@@ -12,6 +12,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +35,7 @@ const limit = 3 * time.Minute
 
 // Requirement is the walk as a row of the report.
 var Requirement = run.Requirement{
-	ID:       "upgrade-walk",
+	ID:       history.SpecWalk,
 	Claim:    "Every step of the walk over versions ends: components start at their new version, drained pods run elsewhere, the period is stored.",
 	Source:   "KEP-4876, upgrade and downgrade strategy; Kubernetes version skew policy",
 	Boundary: history.APIServer,
@@ -47,6 +48,10 @@ type Options struct {
 	Steps []plan.Step
 	// NewDriver is what plays the driver's new release, for the record.
 	NewDriver string
+	// Noise lets the backend fail for a few seconds again and again while the cluster bakes, and foreign attachments come and go: what a driver must bear.
+	Noise bool
+	// Out receives a line for each step.
+	Out io.Writer
 }
 
 // walk is one walk that is under way.
@@ -81,10 +86,14 @@ func Walk(ctx context.Context, s *run.Session, o Options) (err error) {
 		w.kubelets[n] = o.From
 	}
 	stopped, failed := w.take(ctx)
-	body := history.Walk{From: o.From.String(), To: o.To.String(), NewDriver: o.NewDriver, Steps: len(o.Steps), Stopped: stopped}
+	body := history.Walk{From: o.From.String(), To: o.To.String(), NewDriver: o.NewDriver, Steps: len(o.Steps)}
 	phase := history.OK
-	if failed != nil {
+	switch {
+	case failed != nil:
 		phase, body.Error = history.Fail, failed.Error()
+	case stopped != nil:
+		// What changed last before a rule was broken is the driver, or what asks it.
+		phase, body.Stopped, failed = history.Fail, stopped.Rule.Name, run.Blame(history.Driver, stopped)
 	}
 	w.write(history.Event{Phase: phase, Op: history.KeyWalk, Key: history.KeyWalk, Body: history.Encode(body)})
 	if ctx.Err() != nil && failed != nil {
@@ -112,37 +121,36 @@ func (w *walk) write(e history.Event) {
 	w.out.Write(e)
 }
 
-// take takes the steps. A broken stop rule is no failure of the walk: it is what the rule is for.
-func (w *walk) take(ctx context.Context) (stopped string, err error) {
+// take takes the steps, until one fails or a stop rule is broken.
+func (w *walk) take(ctx context.Context) (stopped *stopError, err error) {
 	w.write(history.Event{Phase: history.Invoke, Op: history.KeyWalk, Key: history.KeyWalk, Body: history.Encode(history.Walk{
 		From: w.From.String(), To: w.To.String(), NewDriver: w.NewDriver, Steps: len(w.Steps),
 	})})
-	if w.load, err = newLoad(ctx, w.Bench, w.Seed); err != nil {
-		return "", err
+	if w.load, err = newLoad(ctx, w.Bench, w.Seed, w.Noise); err != nil {
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, w.load.end()) }()
-	if w.bakes, err = newWatcher(w); err != nil {
-		return "", err
-	}
+	w.bakes = newWatcher(w)
 	for _, step := range w.Steps {
 		s := w.step(step)
+		fmt.Fprintf(w.Out, "%s\n", step) // a terminal that is gone ends nothing
 		s.record(history.Invoke, nil)
 		err := run.Try("step "+strconv.Itoa(step.Number), func() { w.Check(w.do(ctx, s)) })
 		var broken *stopError
 		switch {
 		case errors.As(err, &broken):
 			s.record(history.Fail, err)
-			return broken.Rule.Name, w.hold(ctx)
+			return broken, w.hold(ctx)
 		case err != nil:
 			s.record(history.Fail, err)
-			return "", fmt.Errorf("step %s: %w", strings.Join(strings.Fields(step.String()), " "), err)
+			return nil, fmt.Errorf("step %s: %w", strings.Join(strings.Fields(step.String()), " "), err)
 		}
 		s.record(history.OK, nil)
 		if err := w.load.failed(); err != nil {
-			return "", fmt.Errorf("workload, after step %d: %w", step.Number, err)
+			return nil, fmt.Errorf("workload, after step %d: %w", step.Number, err)
 		}
 	}
-	return "", nil
+	return nil, nil
 }
 
 // step is a step with what it acts on.

@@ -5,7 +5,7 @@ package history
 //	Key "walk"    invoke, then ok or fail         a walk begins and ends; Body is Walk
 //	Key "step"    invoke, then ok or fail         Op joins the two; Body is WalkStep
 //	Key "lease"   observed                        the first renewal of a node's lease after the component of the step was gone; Op is the step's
-//	Key "look"    observed                        what the stop rules saw while nothing was changed; Body is signals.Signals of package report/signals
+//	Key "look"    observed                        what the stop rules saw while nothing was changed; Body has the bounds of package stoprules, and the signals
 //	Key "stop"    observed                        a stop rule was broken; Body is WalkStop
 const SourceUpgrade = "upgrade"
 
@@ -23,6 +23,9 @@ const (
 	DoSwap  = "swap"
 	DoDrain = "drain"
 )
+
+// SpecWalk is the id of the row that says how a walk went.
+const SpecWalk = "upgrade-walk"
 
 // Walk is the body of the events that frame a walk.
 type Walk struct {

@@ -171,6 +171,9 @@ func (u *upgrades) objections(r *Report) (why []string) {
 		}
 	}
 	for _, q := range r.Requirements {
+		if q.ID == history.SpecWalk && len(why) > 0 {
+			continue // that is what was said just now
+		}
 		row(q.ID, string(q.Boundary), q.Message, q.Status)
 	}
 	for _, i := range r.Invariants {

@@ -86,7 +86,7 @@ func TestUpgradePage(t *testing.T) {
 			"bakes  growth paused at 7.0s by values-roll-back", "bakes  stopped at 8.0s by count-is-stale",
 		}},
 		"a step failed": {func(add func(float64, history.Event, any)) { ends(add, history.Walk{Error: "step 2: no"}, "Violated") }, nil, false, []string{
-			"no, because\n  - the walk ended early: step 2: no\n  - upgrade-walk violated (kube-apiserver): step 2: no",
+			"no, because\n  - the walk ended early: step 2: no\n\nsteps",
 		}},
 		"something was violated": {func(add func(float64, history.Event, any)) { taken(add); ends(add, history.Walk{}, "Held") },
 			[]Judged{{Invariant: invariants.Invariant{Name: "no-ghost", Boundary: history.Kubelet},

@@ -18,9 +18,9 @@ import (
 // Bounds are what signals are measured against.
 type Bounds struct {
 	// UpdateDelay is the longest time that a change of quota may take to its CSINode; 0 where no change can be expected to arrive.
-	UpdateDelay time.Duration
+	UpdateDelay time.Duration `json:"updateDelayNanoseconds"`
 	// Period is how often each kubelet asks; 0 where none does.
-	Period time.Duration
+	Period time.Duration `json:"periodNanoseconds"`
 }
 
 // Rule is one stop rule.

@@ -141,12 +141,20 @@ func TestProcessLife(t *testing.T) {
 	}
 }
 
-// A process that does not end when it is terminated is killed, and its children with it.
+// A process that does not end when it is asked to is killed, and its children with it.
 func TestProcessEscalates(t *testing.T) {
-	t.Parallel()
-	if testing.Short() {
-		t.Skipf("-short: a process has %s to end", stopTimeout)
+	for how, grace := range map[cluster.Signal]time.Duration{cluster.Terminate: stopTimeout, cluster.Brief: briefTimeout} {
+		t.Run(string(how), func(t *testing.T) {
+			t.Parallel()
+			if testing.Short() {
+				t.Skipf("-short: a process has %s to end", grace)
+			}
+			escalates(t, how, grace)
+		})
 	}
+}
+
+func escalates(t *testing.T, how cluster.Signal, grace time.Duration) {
 	p, dir := shell(t, `trap '' TERM; sleep 1000 & echo $! > "$DIR/child"; echo up > "$DIR/up"; while :; do sleep 0.02; done`)
 	mustStart(t, p)
 	b, err := os.ReadFile(filepath.Join(dir, "child"))
@@ -161,11 +169,11 @@ func TestProcessEscalates(t *testing.T) {
 		t.Fatalf("child %d: want it alive before the stop", child)
 	}
 	began := time.Now()
-	if err := p.stop(t.Context(), cluster.Terminate); err != nil {
+	if err := p.stop(t.Context(), how); err != nil {
 		t.Fatal(err)
 	}
-	if took := time.Since(began); took < stopTimeout {
-		t.Errorf("stop: want it to wait %s before it kills, it took %s", stopTimeout, took)
+	if took := time.Since(began); took < grace || took > grace+stopTimeout/2 {
+		t.Errorf("stop: want it to wait %s before it kills, it took %s", grace, took)
 	}
 	await(t, "the child's end", func() bool { state, _ := processState(child); return state == 0 || state == 'Z' })
 	wantStates(t, dir, "started", "ready", "stopping", "stopped signal: killed")

@@ -187,6 +187,14 @@ func (c *Cluster) endpoint(ctx context.Context, r endpointRequest) error {
 	return cluster.Environment("change the endpoint of "+r.Component, c.control.call(ctx, "/endpoint", r, nil))
 }
 
+// OtherVersions returns nil where components can be started at versions that the cluster was not made with, or why not.
+func (c *Cluster) OtherVersions() error {
+	if c.options.Fetch == nil {
+		return errors.New("this run has no source of other versions")
+	}
+	return nil
+}
+
 // Components lists the processes that the cell supervises.
 func (c *Cluster) Components(ctx context.Context) ([]cluster.Component, error) {
 	var all []componentStatus
@@ -286,11 +294,11 @@ func (p *component) Resume(ctx context.Context) error { return p.act(ctx, action
 // that it is given.
 func (p *component) Start(ctx context.Context, v versions.Version) error {
 	a := action{Do: "start", Version: v}
-	if v != "" && v != p.Version() && slices.Contains(Components, kindOf(p.ID())) {
+	if kind := kindOf(p.ID()); v != "" && v != p.Version() && slices.Contains(Components, kind) && p.cluster.options.Binaries[kind][v] == "" {
 		if p.cluster.options.Fetch == nil {
 			return fmt.Errorf("start %s at %s: this run has no source of other versions than %s", p.ID(), v, p.Version())
 		}
-		path, err := p.cluster.options.Fetch(ctx, kindOf(p.ID()), v)
+		path, err := p.cluster.options.Fetch(ctx, kind, v)
 		if err != nil {
 			return err
 		}
