@@ -49,7 +49,7 @@ supports. Without --all, a covering set: every pair of component versions that m
 	}
 	f := cmd.Flags()
 	f.StringVar(&m.from, "from", "", "oldest Kubernetes version, such as 1.34 (default the oldest known)")
-	f.StringVar(&m.to, "to", "", "newest Kubernetes version, such as 1.37 (default the newest known)")
+	f.StringVar(&m.to, "to", "", "newest Kubernetes version, such as 1.37 (default the newest known that is no pre-release)")
 	f.StringSliceVar(&m.attachers, "attacher", nil, "only these external-attacher versions, such as 4.12,4.13 (default all known ones)")
 	f.BoolVar(&m.all, "all", false, "every supported combination instead of a covering set")
 	f.BoolVar(&m.list, "list", false, "print the combinations and run nothing")

@@ -19,9 +19,8 @@ import (
 // Build is the Source that compiles Go modules, each component in a generated module that has exactly the requirements of its release. Modules
 // come from wherever the go command is set to find them, and its checksum verification stays as it is.
 type Build struct {
-	once      sync.Once
-	toolchain []string
-	err       error
+	mu         sync.Mutex
+	toolchains map[string][]string // what is known of them, by Component.Toolchain
 }
 
 // recipe is raised when the way of building changes in a manner that the other inputs do not show.
@@ -36,11 +35,11 @@ func (*Build) Words() (doing, done string) { return "building", "built" }
 
 // Inputs asks the go command for its release and target.
 func (b *Build) Inputs(ctx context.Context, c Component) ([]string, error) {
-	b.once.Do(func() { b.toolchain, b.err = toolchain(ctx) })
-	if b.err != nil {
-		return nil, b.err
+	with, err := b.toolchain(ctx, c)
+	if err != nil {
+		return nil, err
 	}
-	inputs := append([]string{"recipe=" + recipe, "module=" + c.Module + "@" + c.Version.String()}, b.toolchain...)
+	inputs := append([]string{"recipe=" + recipe, "module=" + c.Module + "@" + c.Version.String()}, with...)
 	for _, a := range buildArgs(c, "") {
 		inputs = append(inputs, "arg="+a)
 	}
@@ -53,11 +52,24 @@ func (b *Build) Inputs(ctx context.Context, c Component) ([]string, error) {
 	return inputs, nil
 }
 
-// toolchain lists what a go command's release and target add to the inputs.
-func toolchain(ctx context.Context) ([]string, error) {
+// toolchainEnv chooses the toolchain that builds c; the go command fetches one that is not there.
+func toolchainEnv(c Component) []string {
+	if c.Toolchain == "" {
+		return nil
+	}
+	return []string{"GOTOOLCHAIN=" + c.Toolchain}
+}
+
+// toolchain lists what the go command's release and target add to the inputs of c. It asks once for each toolchain.
+func (b *Build) toolchain(ctx context.Context, c Component) ([]string, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if known, ok := b.toolchains[c.Toolchain]; ok {
+		return known, nil
+	}
 	names := []string{"GOVERSION", "GOEXPERIMENT", "GOFIPS140", "GOAMD64", "GOARM64"}
 	// The root has no go.mod that could select another toolchain.
-	out, err := run(ctx, "/", nil, append([]string{"env", "-json"}, names...)...)
+	out, err := run(ctx, "/", toolchainEnv(c), append([]string{"env", "-json"}, names...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -69,6 +81,10 @@ func toolchain(ctx context.Context) ([]string, error) {
 	for _, n := range names {
 		inputs = append(inputs, strings.ToLower(n)+"="+values[n])
 	}
+	if b.toolchains == nil {
+		b.toolchains = map[string][]string{}
+	}
+	b.toolchains[c.Toolchain] = inputs
 	return inputs, nil
 }
 
@@ -101,7 +117,7 @@ func (*Build) Fetch(ctx context.Context, c Component, file, scratch string) erro
 		}
 	}
 	// The linker's temporary files are as large as the binary: they go where leftovers are swept.
-	env := []string{"GOTMPDIR=" + work}
+	env := append(toolchainEnv(c), "GOTMPDIR="+work)
 	if err := writeModule(ctx, c, module, env); err != nil {
 		return err
 	}

@@ -32,6 +32,8 @@ type Component struct {
 	Line int
 	// Says is the word by which the program names its version.
 	Says string
+	// Toolchain is the Go release that builds it, such as "go1.27.3"; "" is the one at hand.
+	Toolchain string
 }
 
 // Set is components in the order in which they are best made.
@@ -75,7 +77,8 @@ func kubernetesComponent(r versions.Release, name string) Component {
 			fmt.Sprintf("%sMajor=%d", variable, r.Version.Major()),
 			fmt.Sprintf("%sMinor=%d", variable, r.Version.Minor()),
 		},
-		Says: r.Version.String(),
+		Says:      r.Version.String(),
+		Toolchain: r.Toolchain,
 	}
 }
 

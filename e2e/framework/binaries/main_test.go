@@ -2,6 +2,7 @@ package binaries
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -49,17 +50,20 @@ func must(err error) {
 }
 
 // fakeGo answers what Build asks. Files in dir steer it: "hang" makes builds wait until it is removed; "fail" has the text to fail with;
-// "says" replaces the version that binaries print; "version" is the Go release.
+// "says" replaces the version that binaries print; "version" is the Go release. It notes the toolchain of each command in "toolchains".
 func fakeGo(dir string, args []string) {
 	steer := func(name string) (string, bool) {
 		text, err := os.ReadFile(filepath.Join(dir, name))
 		return strings.TrimSpace(string(text)), err == nil
 	}
+	toolchains, err := os.OpenFile(filepath.Join(dir, "toolchains"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	must(err)
+	fmt.Fprintln(toolchains, args[0], os.Getenv("GOTOOLCHAIN"))
 	switch args[0] {
 	case "env":
 		release, ok := steer("version")
 		if !ok {
-			release = "go1.26.8"
+			release = cmp.Or(strings.TrimPrefix(os.Getenv("GOTOOLCHAIN"), "local"), "go1.26.8")
 		}
 		must(json.NewEncoder(os.Stdout).Encode(map[string]string{"GOVERSION": release, "GOAMD64": "v1"}))
 	case "mod":

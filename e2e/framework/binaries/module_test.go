@@ -241,3 +241,34 @@ func TestNodeComponentsAreKnownByName(t *testing.T) {
 		t.Errorf("want the main package built, got %q", args)
 	}
 }
+
+// TestToolchain: each go command for a release that names a toolchain runs with it, and those for others with the caller's.
+func TestToolchain(t *testing.T) {
+	w := newWorld(t)
+	t.Setenv("GOTOOLCHAIN", "local")
+	preview, err := versions.Embedded().Find(versions.Preview)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for release, want := range map[versions.Version]string{versions.Default().Version: "local", preview.Version: preview.Toolchain} {
+		if err := os.RemoveAll(filepath.Join(w.dir, "toolchains")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Ensure(t.Context(), Options{Cache: w.cache, Kubernetes: release, Components: []string{"kubelet"}, From: w.from}); err != nil {
+			t.Fatal(err)
+		}
+		text, err := os.ReadFile(filepath.Join(w.dir, "toolchains"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		lines := strings.Split(strings.TrimSpace(string(text)), "\n")
+		for _, line := range lines {
+			if !strings.HasSuffix(line, " "+want) {
+				t.Errorf("%s: want each command with %s, got %q", release, want, lines)
+			}
+		}
+		if len(lines) < 3 {
+			t.Errorf("%s: want go env, go mod download and go build, got %q", release, lines)
+		}
+	}
+}

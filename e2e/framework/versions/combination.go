@@ -156,11 +156,12 @@ func (t Table) Variants(only ...Version) []Variant {
 	return all
 }
 
-// Between lists the rows from one version to another, both included, in ascending order; zero versions are the first and the last row.
+// Between lists the rows from one version to another, both included, in ascending order; zero versions are the first row and the last that is no
+// pre-release.
 func (t Table) Between(from, to Version) []Release {
 	var rows []Release
 	for _, r := range t.Kubernetes {
-		if (from == "" || r.Version.Compare(from) >= 0) && (to == "" || r.Version.Compare(to) <= 0) {
+		if (from == "" || r.Version.Compare(from) >= 0) && (to == "" && !r.Preview || to != "" && r.Version.Compare(to) <= 0) {
 			rows = append(rows, clone(r))
 		}
 	}

@@ -86,7 +86,7 @@ func TestFind(t *testing.T) {
 		want Version
 		err  string
 	}{
-		{"1.36", "v1.36.3", ""}, {"v1.36", "v1.36.3", ""}, {"1.36.3", "v1.36.3", ""}, {"v1.32.13", "v1.32.13", ""},
+		{"1.36", "v1.36.3", ""}, {"v1.36", "v1.36.3", ""}, {"1.36.3", "v1.36.3", ""}, {"v1.32.13", "v1.32.13", ""}, {"preview", "v1.38.0-beta.0", ""}, {"1.38", "v1.38.0-beta.0", ""},
 		{"1.40", "", `kubernetes minor release "1.40" is not known; known: v1.32.13`},
 		{"1.36.4", "", `kubernetes version "v1.36.4" is not known; known: v1.32.13`},
 		{"latest", "", `version "latest": want MAJOR.MINOR.PATCH, such as v1.36.3 or 1.36`},
@@ -96,6 +96,9 @@ func TestFind(t *testing.T) {
 		if r.Version != c.want || (c.err == "") != (err == nil) || err != nil && !strings.Contains(err.Error(), c.err) {
 			t.Errorf("%q: want %q, error %q, got %q, %v", c.in, c.want, c.err, r.Version, err)
 		}
+	}
+	if _, err := (Table{}).Find("preview"); err == nil || !strings.Contains(err.Error(), "no pre-release of kubernetes is known") {
+		t.Errorf("preview of a table without one: got %v", err)
 	}
 	for _, c := range []struct {
 		in   string
@@ -127,5 +130,19 @@ func TestSilentCombinations(t *testing.T) {
 		if got := Embedded().Silent(ran); got != c.want {
 			t.Errorf("%s with %s: want %q, got %q", c.server, c.kubelet, c.want, got)
 		}
+	}
+}
+
+// TestPreviewsAreAskedFor: a range without an end leaves pre-releases out, one that ends at a pre-release has it.
+func TestPreviewsAreAskedFor(t *testing.T) {
+	last := func(to Version) Version {
+		rows := Embedded().Between("v1.36.3", to)
+		return rows[len(rows)-1].Version
+	}
+	if got := last(""); got != "v1.37.2" {
+		t.Errorf("without an end: want v1.37.2, got %s", got)
+	}
+	if got := last("v1.38.0-beta.0"); got != "v1.38.0-beta.0" {
+		t.Errorf("up to the pre-release: got %s", got)
 	}
 }

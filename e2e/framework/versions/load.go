@@ -3,6 +3,7 @@ package versions
 import (
 	"fmt"
 	"maps"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -23,6 +24,8 @@ func Load(file string, data []byte) (Table, error) {
 	}
 	return t, nil
 }
+
+var toolchain = regexp.MustCompile(`^go1\.\d+(\.\d+)?$`)
 
 func check(d *strict.File, t Table) {
 	for _, skew := range []struct {
@@ -54,6 +57,12 @@ func check(d *strict.File, t Table) {
 		checkVersion(d, at+".etcd", r.Etcd)
 		if !slices.Contains(attachers, r.Attacher) {
 			d.Fail(at+".attacher", "add its row, or name another", "external-attacher %q has no row in attachers; known: %s", r.Attacher, join(attachers))
+		}
+		if pre := strings.Contains(string(r.Version), "-"); pre != r.Preview {
+			d.Fail(at+".preview", "set it on pre-releases and on nothing else", "want %t of %s, got %t", pre, r.Version, r.Preview)
+		}
+		if r.Toolchain != "" && !toolchain.MatchString(r.Toolchain) {
+			d.Fail(at+".toolchain", "name a Go release as `go version` does, or leave it out", "want one such as go1.27.3, got %q", r.Toolchain)
 		}
 		known = append(known, r.Version)
 	}

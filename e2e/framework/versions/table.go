@@ -65,7 +65,14 @@ type Release struct {
 	Etcd Version `yaml:"etcd"`
 	// Attacher is the version of external-attacher; the table has a row for it.
 	Attacher Version `yaml:"attacher"`
+	// Preview marks a pre-release, which is taken only where it is asked for.
+	Preview bool `yaml:"preview,omitempty"`
+	// Toolchain is the Go release that builds it, such as "go1.27.3", where that of this module is too old; "" otherwise.
+	Toolchain string `yaml:"toolchain,omitempty"`
 }
+
+// Preview is what people may say for the newest pre-release of the table.
+const Preview = "preview"
 
 // Gate returns the state of a gate; one that the release does not have is Absent and off.
 func (r Release) Gate(name string) Gate { return gate(r.Gates, name) }
@@ -118,9 +125,17 @@ func (t Table) LookupAttacher(v Version) (Attacher, error) {
 	return Attacher{}, fmt.Errorf("external-attacher version %q is not known; known: %s", v, join(known))
 }
 
-// Find returns the row that a person means: a version such as "v1.36.3" or "1.36.3", or a minor release such as "1.36". The error lists the
+// Find returns the row that a person means: a version such as "v1.36.3" or "1.36.3", a minor release such as "1.36", or "preview". The error lists the
 // versions that the table has.
 func (t Table) Find(s string) (Release, error) {
+	if s == Preview {
+		for _, r := range slices.Backward(t.Kubernetes) {
+			if r.Preview {
+				return clone(r), nil
+			}
+		}
+		return Release{}, fmt.Errorf("no pre-release of kubernetes is known; known: %s", join(t.Known()))
+	}
 	var minor Minor
 	if minor.UnmarshalText([]byte("v"+strings.TrimPrefix(s, "v"))) == nil {
 		for _, r := range slices.Backward(t.Kubernetes) {

@@ -13,7 +13,7 @@ func TestEmbeddedTable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Version{"v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3", "v1.37.2"}
+	want := []Version{"v1.32.13", "v1.33.13", "v1.34.4", "v1.35.4", "v1.36.3", "v1.37.2", "v1.38.0-beta.0"}
 	if got := table.Known(); !reflect.DeepEqual(got, want) {
 		t.Errorf("known versions: want %v, got %v", want, got)
 	}
@@ -114,7 +114,7 @@ func TestLoadRefuses(t *testing.T) {
 	for _, c := range []struct{ name, old, new, want string }{
 		{"unknown field", "    etcd: v3.6.16\n    attacher: v4.12.0\n  - version: v1.36.3",
 			"    etdc: v3.6.16\n    attacher: v4.12.0\n  - version: v1.36.3",
-			`f.yaml:10: kubernetes[0].etdc: unknown field "etdc"; known: version, gates, etcd, attacher`},
+			`f.yaml:10: kubernetes[0].etdc: unknown field "etdc"; known: version, gates, etcd, attacher, preview, toolchain`},
 		{"missing field", "    etcd: v3.6.16\n    attacher: v4.12.0\n  - version: v1.36.3", "    attacher: v4.12.0\n  - version: v1.36.3",
 			`f.yaml:7: kubernetes[0]: field "etcd" is missing`},
 		{"duplicate key", "default: v1.36.3\n", "default: v1.36.3\ndefault: v1.35.4\n",
@@ -146,6 +146,10 @@ func TestLoadRefuses(t *testing.T) {
 			`f.yaml:11: kubernetes[0].attacher: external-attacher "v4.10.0" has no row`},
 		{"unknown gate", "MutableCSINodeAllocatableCount: {stage: ga", "MutableCSINodeAllocatable: {stage: ga",
 			`f.yaml:14: kubernetes[1].gates.MutableCSINodeAllocatable: unknown feature gate`},
+		{"a pre-release without its mark", "version: v1.36.3\n", "version: v1.36.3-rc.1\n", `f.yaml:12: kubernetes[1].preview: want true of v1.36.3-rc.1, got false`},
+		{"a release with the mark of a pre-release", "version: v1.35.4\n", "version: v1.35.4\n    preview: true\n", `f.yaml:8: kubernetes[0].preview: want false of v1.35.4, got true`},
+		{"toolchain", "version: v1.35.4\n", "version: v1.35.4\n    toolchain: 1.27\n", `f.yaml:8: kubernetes[0].toolchain: want`},
+		{"bad toolchain", "version: v1.35.4\n", "version: v1.35.4\n    toolchain: latest\n", `f.yaml:8: kubernetes[0].toolchain: want one such as go1.27.3, got "latest"`},
 		{"bad stage", "stage: beta", "stage: absent",
 			`f.yaml:9: kubernetes[0].gates.MutableCSINodeAllocatableCount.stage: want alpha, beta or ga, got "absent"`},
 		{"locked beta", "locked: false", "locked: true",
