@@ -9,6 +9,7 @@ package chaos
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"math/rand/v2"
@@ -150,6 +151,20 @@ type registry interface {
 type network interface {
 	SetEndpoint(ctx context.Context, component, mode string) error
 	SetLatency(ctx context.Context, component string, latency time.Duration) error
+}
+
+// versioned is a cluster whose components can go on with other executables; the error says why these cannot be had.
+type versioned interface {
+	OtherVersions() error
+}
+
+// needsVersions is the Supports of faults that swap executables.
+func needsVersions(c cluster.Cluster) error {
+	v, ok := c.(versioned)
+	if !ok {
+		return errors.New("this cluster has no components that change their version while it runs")
+	}
+	return v.OtherVersions()
 }
 
 // needs makes a Supports of an interface that the cluster must have.

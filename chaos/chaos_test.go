@@ -63,7 +63,7 @@ func TestDocs(t *testing.T) {
 // TestEveryFaultIsPlayed holds fixtures/scenarios/faults-*.yaml, which show on a cluster that each fault bites and heals, to the faults.
 func TestEveryFaultIsPlayed(t *testing.T) {
 	var text strings.Builder
-	for _, name := range []string{"quota", "driver", "network", "processes", "shared"} {
+	for _, name := range []string{"quota", "driver", "network", "processes", "shared", "version"} {
 		b, err := os.ReadFile("../fixtures/scenarios/faults-" + name + ".yaml")
 		if err != nil {
 			t.Fatal(err)
@@ -317,13 +317,15 @@ func (c *fakeCluster) SetEndpoint(_ context.Context, component, mode string) err
 	return c.note("endpoint %s %s", component, mode)
 }
 
+func (c *fakeCluster) OtherVersions() error { return nil }
+
 func (c *fakeCluster) SetLatency(_ context.Context, component string, latency time.Duration) error {
 	return c.note("latency %s %s", component, latency)
 }
 
 func (c *fakeCluster) Components(context.Context) ([]cluster.Component, error) {
 	var all []cluster.Component
-	for _, id := range []string{"kubelet@n1", "kube-scheduler", "driver@n1/d", "csi-attacher@d"} {
+	for _, id := range []string{"kubelet@n1", "kube-scheduler", "kube-apiserver", "driver@n1/d", "csi-attacher@d"} {
 		all = append(all, &fakeProcess{id: id, c: c})
 	}
 	return all, nil
@@ -339,8 +341,14 @@ func (p *fakeProcess) ID() string { return p.id }
 func (p *fakeProcess) Stop(_ context.Context, how cluster.Signal) error {
 	return p.c.note("stop %s %s", p.id, how)
 }
-func (p *fakeProcess) Start(_ context.Context, _ versions.Version) error {
-	return p.c.note("start %s", p.id)
+func (p *fakeProcess) Start(_ context.Context, v versions.Version) error {
+	return p.c.note("%s", strings.TrimSpace("start "+p.id+" "+v.String()))
+}
+func (p *fakeProcess) Version() versions.Version {
+	if strings.HasPrefix(p.id, "csi-attacher") {
+		return "v4.12.0"
+	}
+	return "v1.36.3"
 }
 func (p *fakeProcess) Pause(context.Context) error  { return p.c.note("pause %s", p.id) }
 func (p *fakeProcess) Resume(context.Context) error { return p.c.note("resume %s", p.id) }
@@ -352,20 +360,23 @@ func TestClusterFaultsAskAndTakeBack(t *testing.T) {
 		params any
 		want   string
 	}{
-		"kill":               {"component-kill", scenario.Kubelet, nil, "stop kubelet@n1 KILL; start kubelet@n1"},
-		"pause":              {"component-pause", scenario.Scheduler, nil, "pause kube-scheduler; resume kube-scheduler"},
-		"restart":            {"component-restart", scenario.Attacher, nil, "stop csi-attacher@d TERM; start csi-attacher@d"},
-		"driver":             {"driver-restart", scenario.NodeDriver, &driverRestartParams{Kill: true, Register: true}, "stop driver@n1/d KILL; start driver@n1/d; register n1 d false"},
-		"surge":              {"driver-surge", scenario.NodeDriver, nil, "register n1 d true; register n1 d false"},
-		"registration delay": {"registration-delay", scenario.NodeDriver, nil, "socket n1 d registration false; register n1 d false"},
-		"unlink":             {"socket-unlink", scenario.NodeDriver, nil, "socket n1 d csi false; socket n1 d csi true"},
-		"cut":                {"network-cut", scenario.Kubelet, nil, "endpoint kubelet@n1 refuse; endpoint kubelet@n1 pass"},
-		"half, answers":      {"network-half", scenario.Kubelet, nil, "endpoint kubelet@n1 no-answer; endpoint kubelet@n1 pass"},
-		"half, requests":     {"network-half", scenario.Attacher, &halfParams{Lost: lostRequests}, "endpoint csi-attacher@d no-request; endpoint csi-attacher@d pass"},
-		"network flap":       {"network-flap", scenario.Scheduler, &networkFlapParams{Every: 3600e9}, "endpoint kube-scheduler refuse; endpoint kube-scheduler pass"},
-		"detach lag":         {"detach-lag", scenario.DriverController, nil, "rule  d; unrule  d 7"},
-		"latency":            {"network-latency", scenario.Kubelet, &latencyParams{By: 3e9}, "latency kubelet@n1 3s; latency kubelet@n1 0s"},
-		"rule":               {"csi-slow", scenario.NodeDriver, &slowParams{By: 1e9}, "rule n1 d; unrule n1 d 7"},
+		"kill":                {"component-kill", scenario.Kubelet, nil, "stop kubelet@n1 KILL; start kubelet@n1"},
+		"pause":               {"component-pause", scenario.Scheduler, nil, "pause kube-scheduler; resume kube-scheduler"},
+		"restart":             {"component-restart", scenario.Attacher, nil, "stop csi-attacher@d TERM; start csi-attacher@d"},
+		"driver":              {"driver-restart", scenario.NodeDriver, &driverRestartParams{Kill: true, Register: true}, "stop driver@n1/d KILL; start driver@n1/d; register n1 d false"},
+		"surge":               {"driver-surge", scenario.NodeDriver, nil, "register n1 d true; register n1 d false"},
+		"registration delay":  {"registration-delay", scenario.NodeDriver, nil, "socket n1 d registration false; register n1 d false"},
+		"unlink":              {"socket-unlink", scenario.NodeDriver, nil, "socket n1 d csi false; socket n1 d csi true"},
+		"cut":                 {"network-cut", scenario.Kubelet, nil, "endpoint kubelet@n1 refuse; endpoint kubelet@n1 pass"},
+		"half, answers":       {"network-half", scenario.Kubelet, nil, "endpoint kubelet@n1 no-answer; endpoint kubelet@n1 pass"},
+		"half, requests":      {"network-half", scenario.Attacher, &halfParams{Lost: lostRequests}, "endpoint csi-attacher@d no-request; endpoint csi-attacher@d pass"},
+		"network flap":        {"network-flap", scenario.Scheduler, &networkFlapParams{Every: 3600e9}, "endpoint kube-scheduler refuse; endpoint kube-scheduler pass"},
+		"detach lag":          {"detach-lag", scenario.DriverController, nil, "rule  d; unrule  d 7"},
+		"latency":             {"network-latency", scenario.Kubelet, &latencyParams{By: 3e9}, "latency kubelet@n1 3s; latency kubelet@n1 0s"},
+		"version down":        {"version-swap", scenario.Kubelet, nil, "stop kubelet@n1 TERM; start kubelet@n1 v1.35.4; stop kubelet@n1 TERM; start kubelet@n1 v1.36.3"},
+		"version up":          {"version-swap", scenario.Attacher, &swapParams{Minors: 1}, "stop csi-attacher@d TERM; start csi-attacher@d v4.13.0; stop csi-attacher@d TERM; start csi-attacher@d v4.12.0"},
+		"version of a server": {"version-swap", scenario.APIServer, nil, "stop kube-apiserver BRIEF; start kube-apiserver v1.35.4; stop kube-apiserver BRIEF; start kube-apiserver v1.36.3"},
+		"rule":                {"csi-slow", scenario.NodeDriver, &slowParams{By: 1e9}, "rule n1 d; unrule n1 d 7"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fake := &fakeCluster{}
@@ -427,7 +438,7 @@ func TestParamsAreChecked(t *testing.T) {
 		}
 	}
 	for want, p := range map[string]scenario.Checked{
-		"mode": &cutParams{Mode: "pass"}, "lost": &halfParams{Lost: "both"}, "every": &networkFlapParams{}, "by": &lagParams{}, "to": &flapParams{To: -1}, "": &garbageParams{},
+		"mode": &cutParams{Mode: "pass"}, "lost": &halfParams{Lost: "both"}, "minors": &swapParams{Minors: 2}, "every": &networkFlapParams{}, "by": &lagParams{}, "to": &flapParams{To: -1}, "": &garbageParams{},
 	} {
 		if field, remedy, err := p.Check(); field != want || err == nil || remedy == "" {
 			t.Errorf("%T: want a mistake in %q with a remedy, got %q, %v", p, want, field, err)
@@ -446,10 +457,16 @@ func TestParamsAreChecked(t *testing.T) {
 	}
 }
 
+func TestNoNeighbour(t *testing.T) {
+	if _, err := neighbour(versions.Embedded(), scenario.Kubelet, "v1.32.13", -1); err == nil || !strings.Contains(err.Error(), "-1 minor from it; known: [v1.32.13 ") {
+		t.Errorf("below the oldest: want what there is, got %v", err)
+	}
+}
+
 // TestSupports holds that a cluster without the means says so before anything is injected.
 func TestSupports(t *testing.T) {
 	var bare struct{ cluster.Cluster }
-	for _, name := range []string{"csi-slow", "driver-surge", "network-cut", "network-half", "network-latency"} {
+	for _, name := range []string{"csi-slow", "driver-surge", "network-cut", "network-half", "network-latency", "version-swap"} {
 		f, _ := Find(name)
 		if err := f.Supports(bare); err == nil || !strings.Contains(err.Error(), "this cluster has no ") {
 			t.Errorf("%s: want what the cluster lacks, got %v", name, err)

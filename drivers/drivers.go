@@ -111,9 +111,14 @@ func Names() []string {
 	return names
 }
 
-// Load returns a driver by name, or from a file when nameOrPath has a slash or ends in .yaml or .yml.
+// IsFile says whether Load reads a file: nameOrPath has a slash or ends in .yaml or .yml.
+func IsFile(nameOrPath string) bool {
+	return strings.Contains(nameOrPath, "/") || strings.HasSuffix(nameOrPath, ".yaml") || strings.HasSuffix(nameOrPath, ".yml")
+}
+
+// Load returns a driver by name, or from a file.
 func Load(nameOrPath string) (*Definition, error) {
-	if strings.Contains(nameOrPath, "/") || strings.HasSuffix(nameOrPath, ".yaml") || strings.HasSuffix(nameOrPath, ".yml") {
+	if IsFile(nameOrPath) {
 		b, err := os.ReadFile(nameOrPath)
 		if err != nil {
 			return nil, fmt.Errorf("driver definition: %w", err)

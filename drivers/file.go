@@ -64,6 +64,8 @@ type Volumes struct {
 	Handles []string `yaml:"handles,omitempty"`
 	// Missing is the id of a volume that does not exist, for drivers that refuse ids of another form.
 	Missing string `yaml:"missing,omitempty"`
+	// MissingNode is the id of a node that does not exist, for drivers that refuse ids of another form.
+	MissingNode string `yaml:"missingNode,omitempty"`
 	// Parameters are a StorageClass's, for CreateVolume.
 	Parameters map[string]string `yaml:"parameters,omitempty"`
 	// Context is the volume_context of attaches.

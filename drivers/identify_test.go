@@ -80,10 +80,16 @@ func TestIdentify(t *testing.T) {
 		"no CSI":                     {func(l net.Listener) { _ = grpc.NewServer().Serve(l) }, false, []string{"GetPluginInfo is not implemented", "no CSI driver", "${ENDPOINT}"}},
 		"no gRPC":                    {func(l net.Listener) { _ = http.Serve(l, http.NotFoundHandler()) }, false, []string{"GetPluginInfo", "try: "}},
 		"silent": {func(l net.Listener) {
+			var open []net.Conn // one that nothing refers to would be closed
 			for {
-				if _, err := l.Accept(); err != nil {
-					return
+				c, err := l.Accept()
+				if err != nil {
+					break
 				}
+				open = append(open, c)
+			}
+			for _, c := range open {
+				c.Close()
 			}
 		}, false, []string{"GetPluginInfo", "speaks no gRPC"}},
 	} {

@@ -20,7 +20,7 @@ const template = `# A driver under test. After filling it in: headroom driver li
 apiVersion: headroom/v1alpha1
 kind: Driver
 name: %[1]s
-limit: backend          # where its limit comes from: backend (Headroom's, at ${BACKEND}), gate (nowhere), own (its own service), fixed (${LIMIT})
+limit: backend          # where its limit comes from: backend (Headroom's, at ${BACKEND}), gate (it has none), own (its own service), fixed (${LIMIT})
 figures:                # what the driver promises; the checks measure against it
   minInterval: 1s       # least time between two quota queries of a node
   cacheAge: 2s          # oldest answer while the quota service answers; at least minInterval

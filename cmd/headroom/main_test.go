@@ -58,6 +58,14 @@ func try(t *testing.T, args ...string) (string, error) {
 
 func TestBadCommandLines(t *testing.T) {
 	t.Setenv("XDG_STATE_HOME", t.TempDir())
+	broken := func(node string) string {
+		path := filepath.Join(t.TempDir(), "broken.yaml")
+		text := "apiVersion: headroom/v1alpha1\nkind: Driver\nname: broken\nlimit: backend\nfigures: {minInterval: 1s, cacheAge: 2s, lastGoodLife: 30s}\n" + node + "\n"
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
 	full := t.TempDir()
 	if err := os.WriteFile(filepath.Join(full, "old"), nil, 0o644); err != nil {
 		t.Fatal(err)
@@ -73,6 +81,11 @@ func TestBadCommandLines(t *testing.T) {
 		{"run --procs 0", []string{"--procs 0", "1 to 32"}},
 		{"run --driver nosuch", []string{`"nosuch"`, "steady", "all-internal"}},
 		{"run --driver /nowhere/x.yaml", []string{"/nowhere/x.yaml"}},
+		{"run --driver " + broken("node: {command: [/bin/true, '${ENDPOINT}', '${DRIVER_NAM}']}"), []string{"broken.yaml:6: node.command[2]", "${DRIVER_NAM}", "remedy"}},
+		{"run --driver " + broken("node: {command: [./no-such-program, '${ENDPOINT} ${DRIVER_NAME} ${NODE_ID} ${BACKEND}']}"),
+			[]string{"broken.yaml:6: node.command[0]", "no such file", "remedy: build it"}},
+		{"run --driver " + broken("node: {command: [/bin/true, '${ENDPOINT} ${DRIVER_NAME} ${BACKEND}']}"), []string{"broken.yaml:6: node.command: has no ${NODE_ID}"}},
+		{"run --provider kind --driver hostpath-gate", []string{`"hostpath-gate"`, "provider kind has no gate", "--provider local"}},
 		{"run --focus nosuch", []string{`"nosuch"`, "count-drop"}},
 		{"run --focus (", []string{"--focus", "missing closing"}},
 		{"run --label-filter &&", []string{"--label-filter", "!slow"}},

@@ -109,6 +109,14 @@ func (s *session) supply(ctx context.Context, n int) (err error) {
 	return nil
 }
 
+// nowhere is the id of a node that does not exist.
+func (s *session) nowhere() (string, error) {
+	if s.Definition != nil && s.Definition.Volumes.MissingNode != "" {
+		return s.Definition.Volumes.MissingNode, nil
+	}
+	return unused("no-such-node")
+}
+
 // register makes a volume known to the backend.
 func (s *session) register(ctx context.Context, id string) error {
 	if s.lever == nil {
@@ -269,7 +277,7 @@ func (s *session) taken(ctx context.Context) (n int64, known bool, err error) {
 
 // others tries attaches that fail for causes other than a full node.
 func (s *session) others(ctx context.Context) error {
-	nowhere, err := unused("no-such-node")
+	nowhere, err := s.nowhere()
 	if err != nil {
 		return err
 	}
@@ -379,7 +387,7 @@ func (s *session) detach(ctx context.Context) error {
 		}
 		s.want(c, codes.OK, st)
 	}
-	nowhere, err := unused("no-such-node")
+	nowhere, err := s.nowhere()
 	if err != nil {
 		return err
 	}

@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/grpc"
 
+	"headroom/drivers"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/entry"
 )
@@ -125,6 +126,20 @@ func TestNoPermission(t *testing.T) {
 	out, err = again.CombinedOutput()
 	if err != nil || !strings.Contains(string(out), "permission denied") || !strings.Contains(string(out), "write to the socket") {
 		t.Errorf("want permission to connect denied, and a remedy, got %q, %v", out, err)
+	}
+}
+
+// TestMissingNode: a driver whose node ids have a form of their own is tried with one of that form.
+func TestMissingNode(t *testing.T) {
+	s := &session{}
+	first, err := s.nowhere()
+	second, err2 := s.nowhere()
+	if err != nil || err2 != nil || first == second {
+		t.Errorf("without a definition: want ids that nobody has, got %q and %q, %v, %v", first, second, err, err2)
+	}
+	s.Definition = &drivers.Definition{Volumes: drivers.Volumes{MissingNode: "zones/z/nodes/none"}}
+	if got, err := s.nowhere(); err != nil || got != "zones/z/nodes/none" {
+		t.Errorf("want the definition's, got %q, %v", got, err)
 	}
 }
 

@@ -98,7 +98,7 @@ func (s *session) capabilities(ctx context.Context) error {
 	}
 	if !controller {
 		s.rec.held(caseCapabilities, "no Controller service")
-		s.rec.unfit("the driver declares no Controller service, and so attaches nothing", attachCases...)
+		s.attachless("declares no Controller service: write its process under controller in the definition, or give its socket with --controller")
 		return nil
 	}
 	got, st, err := call(ctx, s, "ControllerGetCapabilities", s.controller.ControllerGetCapabilities, &csi.ControllerGetCapabilitiesRequest{})
@@ -121,7 +121,7 @@ func (s *session) capabilities(ctx context.Context) error {
 	}
 	s.rec.held(caseCapabilities, "Controller service with %d capabilities", len(s.caps))
 	if s.attaches = s.caps[csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME]; !s.attaches {
-		s.rec.unfit("the driver declares no PUBLISH_UNPUBLISH_VOLUME, and so attaches nothing", attachCases...)
+		s.attachless("declares no PUBLISH_UNPUBLISH_VOLUME: look for the flag that turns attaching on")
 	}
 	if !s.caps[csi.ControllerServiceCapability_RPC_PUBLISH_READONLY] {
 		s.rec.unfit("the driver declares no PUBLISH_READONLY", caseIncompatible)
@@ -174,6 +174,13 @@ func (s *session) first(ctx context.Context) error {
 		s.same(caseSameID, info)
 	}
 	return s.unchanged(ctx, infos)
+}
+
+// attachless leaves open what attaching shows: a driver that attaches nothing has no attach capacity to judge, and that is no success.
+func (s *session) attachless(why string) {
+	for _, c := range attachCases {
+		s.rec.skipped(c, "the driver attaches nothing, as it %s", why)
+	}
 }
 
 // fixed leaves out what does not apply to a driver whose limit cannot be changed, or is not known to.

@@ -352,6 +352,25 @@ func TestHostpath(t *testing.T) {
 	}
 }
 
+// TestAttachesNothing: a driver without attaching is no success, and the report says what to try.
+func TestAttachesNothing(t *testing.T) {
+	t.Parallel()
+	b, err := os.ReadFile("../../../drivers/hostpath.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Run(bounded(t), Options{Definition: definition(t, strings.Replace(string(b), "    - --enable-attach\n", "", 1))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Conclusion != Partial || r.ExitCode() != report.ExitInconclusive {
+		t.Errorf("want partial, got %s, exit code %d", r.Conclusion, r.ExitCode())
+	}
+	if got := caseOf(t, r, caseFirst); got.Status != report.Skipped || got.Declared || !strings.Contains(got.Detail, "flag that turns attaching on") {
+		t.Errorf("want attaching open, with what to try, got %+v", got)
+	}
+}
+
 // TestHostpathGate checks a driver without a limit: what takes one is left out, and the result is no success.
 func TestHostpathGate(t *testing.T) {
 	t.Parallel()

@@ -46,6 +46,9 @@ var processes = []scenario.Class{
 	scenario.Kubelet, scenario.NodeDriver, scenario.DriverController, scenario.Attacher, scenario.Scheduler, scenario.ControllerManager,
 }
 
+// older are the components that may be a minor version older than the API server.
+var older = []scenario.Class{scenario.Kubelet, scenario.Scheduler, scenario.ControllerManager}
+
 var (
 	onNode  = []scenario.Class{scenario.OnNode}
 	backend = []scenario.Class{scenario.Backend, scenario.OnNode}
@@ -103,6 +106,10 @@ var table = []row{
 	{fault: "component-pause", group: "process", weight: 6, classes: processes, least: 4 * s, most: 15 * s},
 	{fault: "component-restart", group: "process", weight: 5, classes: processes, least: 5 * s,
 		params: func(p *planner, _ scenario.Target) map[string]any { return map[string]any{"kill": p.below(2) == 0} }},
+
+	// Other versions' executables may not be at hand, and one that is built takes minutes.
+	{fault: "version-swap", group: "version", weight: 4, classes: older, least: 8 * s, most: 20 * s, asked: true,
+		params: func(*planner, scenario.Target) map[string]any { return map[string]any{"minors": -1} }},
 
 	{fault: "driver-restart", group: "driver", weight: 4, classes: driver, least: 5 * s,
 		params: func(p *planner, _ scenario.Target) map[string]any {

@@ -1,6 +1,7 @@
 package run
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -134,11 +135,11 @@ func (p *player) processIs(ctx context.Context, w *scenario.ProcessIs) error {
 	if to.Node() != "" {
 		writer = to.Node()
 	}
-	last := "none"
+	last, version := "none", ""
 	_, err = history.Count(p.events(), history.PrefixComponent+writer, func(e history.Event) bool {
 		var body history.Component
 		if e.Key == c.ID() && e.Decode(&body) == nil {
-			last = body.State
+			last, version = body.State, cmp.Or(body.Version, version)
 		}
 		return false
 	})
@@ -148,6 +149,9 @@ func (p *player) processIs(ctx context.Context, w *scenario.ProcessIs) error {
 	up := last == "ready" || last == "resumed"
 	if w.Is == scenario.Up && !up || w.Is == scenario.Exited && last != "exited" {
 		return fmt.Errorf("process %q: want it %s, last it was %s", c.ID(), w.Is, last)
+	}
+	if w.Version != "" && version != string(w.Version) {
+		return fmt.Errorf("process %q: want it at %s, last it was %s", c.ID(), w.Version, version)
 	}
 	return nil
 }

@@ -137,6 +137,11 @@ func check(o Options) (*plan, error) {
 	if err := p.checkProvider(); err != nil {
 		return nil, err
 	}
+	if p.Provider == Providers[0] && drivers.IsFile(o.Driver) { // elsewhere its commands are not this machine's
+		if _, err := drivers.Lint(o.Driver); err != nil {
+			return nil, &cluster.InputError{Err: err}
+		}
+	}
 	if o.Scale == 0 {
 		p.Scale = 1
 	} else if o.Scale < 1 {

@@ -150,8 +150,11 @@ kind: Driver
 name: mine
 description: a driver of one's own
 figures: {minInterval: 1s, cacheAge: 2s, lastGoodLife: 30s, step: 2, stepInterval: 10s}
-node: {command: [./driver, "${ENDPOINT}"]}
+node: {command: [./driver, "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID} ${BACKEND}"]}
 `
+	if err := os.WriteFile(filepath.Join(dir, "driver"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(filepath.Join(dir, "mine.yaml"), []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}

@@ -17,13 +17,17 @@ import (
 // outcomeOf records one spec that ends with an outcome and returns what the history says.
 func outcomeOf(t *testing.T, o Outcome) (history.Event, history.Spec) {
 	t.Helper()
+	return outcomeIn(t, history.Header{}, Requirement{ID: "x", Claim: "claim", Boundary: history.Kubelet}, o)
+}
+
+func outcomeIn(t *testing.T, h history.Header, r Requirement, o Outcome) (history.Event, history.Spec) {
+	t.Helper()
 	dir := t.TempDir()
 	w, err := history.Create(dir, "r", "spec/p1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Session{specs: w}
-	r := Requirement{ID: "x", Claim: "claim", Boundary: history.Kubelet}
+	s := &Session{specs: w, Header: h}
 	s.Begin(r)
 	o.Scope = "p1-1"
 	s.EndSpec(r, o)
@@ -53,6 +57,30 @@ func outcomeOf(t *testing.T, o Outcome) (history.Event, history.Spec) {
 		t.Fatal(err)
 	}
 	return last, body
+}
+
+// TestEndSpecOnTheGate: what fails of a limit that the gate has is no failure of the driver's, but for a driver that does not come up.
+func TestEndSpecOnTheGate(t *testing.T) {
+	gate := history.Header{Params: history.Params{Driver: history.DriverParams{Limit: history.LimitGate}}}
+	wrong := errors.New("want 3, got 9")
+	for name, c := range map[string]struct {
+		h        history.Header
+		boundary history.Boundary
+		failure  error
+		outcome  string
+		blamed   history.Boundary
+	}{
+		"of the gate":             {gate, history.Driver, wrong, "Inconclusive", history.Harness},
+		"blamed on the driver":    {gate, history.Kubelet, Blame(history.Driver, wrong), "Inconclusive", history.Harness},
+		"of the kubelet":          {gate, history.Kubelet, wrong, "Violated", history.Kubelet},
+		"it does not come up":     {gate, history.Driver, &cluster.DriverError{Driver: "d", Err: wrong}, "Violated", history.Driver},
+		"a driver with a backend": {history.Header{}, history.Driver, wrong, "Violated", history.Driver},
+	} {
+		_, got := outcomeIn(t, c.h, Requirement{ID: "x", Claim: "claim", Boundary: c.boundary}, Outcome{Failure: c.failure})
+		if got.Outcome != c.outcome || got.Boundary != c.blamed || !strings.Contains(got.Message, "want 3, got 9") {
+			t.Errorf("%s: want %s by %s, got %+v", name, c.outcome, c.blamed, got)
+		}
+	}
 }
 
 func TestEndSpecKeepsTheEnvironmentApart(t *testing.T) {

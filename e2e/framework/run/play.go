@@ -165,7 +165,7 @@ func (p *player) play(ctx context.Context) error {
 	}
 	for i, step := range p.scenario.Steps {
 		if step.At != nil {
-			if err := Pause(ctx, time.Until(p.began.Add(time.Duration(*step.At)))); err != nil {
+			if err := p.due(ctx, time.Duration(*step.At)); err != nil {
 				return fmt.Errorf("step %d: %w", i+1, err)
 			}
 		}
@@ -177,6 +177,19 @@ func (p *player) play(ctx context.Context) error {
 		if err := p.podsAre(ctx, want); err != nil {
 			return fmt.Errorf("at the end: %w", err)
 		}
+	}
+	return nil
+}
+
+// due waits until a step may begin. One that comes late, on a slow machine or after a wait, moves those after it: the time between them is what the
+// scenario says, and a fault stays as long as it was meant to.
+func (p *player) due(ctx context.Context, at time.Duration) error {
+	when := p.began.Add(at)
+	if err := Pause(ctx, time.Until(when)); err != nil {
+		return err
+	}
+	if late := time.Since(when); late > 0 {
+		p.began = p.began.Add(late)
 	}
 	return nil
 }

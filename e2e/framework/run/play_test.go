@@ -166,6 +166,23 @@ func TestGeneratorIsOfSeedAndName(t *testing.T) {
 	}
 }
 
+func TestStepsThatComeLateMoveTheOthers(t *testing.T) {
+	p := &player{began: time.Now().Add(-time.Hour)}
+	for _, at := range []time.Duration{0, 40 * time.Millisecond} {
+		if err := p.due(t.Context(), at); err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	if err := p.due(t.Context(), 80*time.Millisecond); err != nil || time.Since(began) < 30*time.Millisecond {
+		t.Errorf("want 40ms between the steps as planned, got %s, %v", time.Since(began), err)
+	}
+	p.began = time.Now()
+	if err := p.due(t.Context(), 0); err != nil || time.Since(p.began) > time.Minute {
+		t.Errorf("a step in time: want no wait, got %v", err)
+	}
+}
+
 func TestPauseEndsEarly(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()

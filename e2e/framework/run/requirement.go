@@ -58,13 +58,13 @@ func (r Requirement) Inapplicable(h history.Header) string {
 
 // inapplicable says what the driver's definition does not give that the bench needs, "" where nothing is missing.
 func (s Setup) inapplicable(d history.DriverParams) string {
-	any := !slices.ContainsFunc(s.Nodes, func(n Node) bool { return !n.AnyLimit })
+	chosen := slices.ContainsFunc(s.Nodes, func(n Node) bool { return !n.AnyLimit })
 	switch {
 	case s.Releases && !d.Releases:
 		return "the definition has no ${RELEASE}: the driver has one release only"
 	case s.Changes && d.Limit == history.LimitStart:
 		return "limit: fixed: the driver's limit does not change while it runs"
-	case (s.Changes || !any) && !d.Limited():
+	case (s.Changes || chosen) && !d.Limited():
 		return "limit: " + d.Limit + ": the specs of a cluster do not choose the driver's limit; a limit: fixed that is given as ${LIMIT}, or limit: gate, lets them"
 	}
 	return ""

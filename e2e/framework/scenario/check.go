@@ -190,5 +190,11 @@ func (c *checker) wait(at string, w *Wait) {
 		if s := w.Process.Is; s != Up && s != Exited {
 			c.Fail(at+".process.is", "write one of these", "want %s or %s, got %q", Up, Exited, s)
 		}
+		versioned := append(slices.Clone(kinds), string(Attacher))
+		if class := string(w.Process.Target.Class); w.Process.Version == "" || w.Process.Is == Up && slices.Contains(versioned, class) {
+			c.version(at+".process.version", class, w.Process.Version)
+		} else {
+			c.Fail(at+".process.version", "remove it", "only processes of %s that are up have a version", strings.Join(versioned, ", "))
+		}
 	}
 }

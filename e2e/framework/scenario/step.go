@@ -221,4 +221,6 @@ const (
 type ProcessIs struct {
 	Target Target       `yaml:"target"`
 	Is     ProcessState `yaml:"is"`
+	// Version is the one that it is up with; any when left out.
+	Version versions.Version `yaml:"version,omitempty"`
 }

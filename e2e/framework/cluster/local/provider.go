@@ -187,6 +187,14 @@ func (c *Cluster) endpoint(ctx context.Context, r endpointRequest) error {
 	return cluster.Environment("change the endpoint of "+r.Component, c.control.call(ctx, "/endpoint", r, nil))
 }
 
+// OtherVersions returns nil where components can be started at versions that the cluster was not made with, or why not.
+func (c *Cluster) OtherVersions() error {
+	if c.options.Fetch == nil {
+		return errors.New("this run has no source of other versions")
+	}
+	return nil
+}
+
 // Components lists the processes that the cell supervises.
 func (c *Cluster) Components(ctx context.Context) ([]cluster.Component, error) {
 	var all []componentStatus
