@@ -27,8 +27,12 @@ const (
 	behind = 500 * time.Millisecond
 )
 
-// stopError is a broken stop rule.
-type stopError struct{ stoprules.Broken }
+// stopError is a broken stop rule that ended the walk.
+type stopError struct {
+	stoprules.Broken
+	// held is what kept the counts from being kept, nil where nothing did.
+	held error
+}
 
 func (e *stopError) Error() string { return fmt.Sprintf("stop rule %q: %s", e.Rule.Name, e.Detail) }
 
@@ -146,7 +150,7 @@ func (b *watcher) bake(ctx context.Context, s *step) error {
 		}
 		switch {
 		case what.stop:
-			return &stopError{*what.broken}
+			return &stopError{Broken: *what.broken, held: b.walk.hold(ctx)} // at once: the load ends in its own time
 		case what.pause:
 			b.walk.load.pauseGrowth()
 			until = time.Now().Add(s.For)

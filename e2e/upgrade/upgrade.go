@@ -140,7 +140,7 @@ func (w *walk) take(ctx context.Context) (stopped *stopError, err error) {
 		switch {
 		case errors.As(err, &broken):
 			s.record(history.Fail, err)
-			return broken, w.hold(ctx)
+			return broken, broken.held
 		case err != nil:
 			s.record(history.Fail, err)
 			return nil, fmt.Errorf("step %s: %w", strings.Join(strings.Fields(step.String()), " "), err)

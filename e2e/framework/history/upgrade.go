@@ -20,8 +20,9 @@ const (
 
 // What a step can do, as far as it bears on what is judged.
 const (
-	DoSwap  = "swap"
-	DoDrain = "drain"
+	DoSwap      = "swap"
+	DoDrain     = "drain"
+	DoSetPeriod = "set period"
 )
 
 // SpecWalk is the id of the row that says how a walk went.

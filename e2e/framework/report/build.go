@@ -80,8 +80,8 @@ func Build(in Input) Report {
 	if r.Summary = r.Summarise(); r.Summary.judged() == 0 {
 		r.Doubts = append(r.Doubts, "nothing was judged: no requirement ended and no invariant was put to the test")
 	}
-	r.Summary = r.Summarise()
 	b.upgrades.judge(&r)
+	r.Summary = r.Summarise()
 	r.Conformance = r.conform(Conformance{
 		Driver: r.Driver, Version: b.driverVersion, Quota: cmp.Or(in.Header.Params.Driver.Limit, "backend"), Date: r.Started,
 	})

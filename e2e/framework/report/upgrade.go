@@ -61,8 +61,9 @@ type UpgradeStop struct {
 
 // upgrades folds the events of a walk.
 type upgrades struct {
-	out   *Upgrade
-	over  bool
+	out *Upgrade
+	// whole says that some leg came to the last change of an upgrade, the period.
+	whole bool
 	swaps model.Swaps
 }
 
@@ -87,7 +88,7 @@ func (u *upgrades) observe(e history.Event, c *clock) {
 			u.out = &Upgrade{From: b.From, To: b.To, NewDriver: b.NewDriver, Steps: b.Steps}
 		}
 		if e.Phase != history.Invoke {
-			u.over, u.out.Failed = true, b.Error
+			u.out.Failed = b.Error
 		}
 	case history.KeyStep:
 		u.step(e)
@@ -108,6 +109,7 @@ func (u *upgrades) step(e history.Event) {
 	}
 	if e.Phase == history.OK {
 		u.out.Taken++
+		u.whole = u.whole || b.Do == history.DoSetPeriod
 		if b.Unsupported != "" {
 			u.out.Unsupported = append(u.out.Unsupported, fmt.Sprintf("step %d: %s %s -> %s: %s", b.Number, b.Component, b.From, b.To, b.Unsupported))
 		}
@@ -140,7 +142,10 @@ func (u *upgrades) judge(r *Report) {
 	if slices.Sort(all); len(all) > 0 {
 		out.MedianSeconds, out.WorstSeconds = all[(len(all)-1)/2], all[len(all)-1]
 	}
-	out.Because = u.objections(r)
+	if out.Because = u.objections(r); len(out.Because) == 0 && !u.whole {
+		const untried = "the walk went back before the upgrade was whole, and not up again: what comes later was not tried"
+		r.Doubts, out.Because = append(r.Doubts, untried), []string{untried}
+	}
 	if out.Safe = len(out.Because) == 0; out.Safe {
 		out.Because = []string{fmt.Sprintf("all %d steps were taken, and all that was put to the test held: %s", out.Steps, held(*r))}
 	}

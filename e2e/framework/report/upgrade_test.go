@@ -10,7 +10,7 @@ import (
 	"headroom/e2e/invariants"
 )
 
-// walked is the input of a walk of two steps, a swap and a drain, which end as they are told to.
+// walked is the input of a walk of two steps, a swap and the period, which end as they are told to.
 func walked(change func(add func(at float64, e history.Event, body any))) Input {
 	in := Input{Header: history.Header{Schema: history.Schema, Run: "r", Seed: 5, Provider: "local", Versions: map[string]string{"kube-apiserver": "v1.35.4"},
 		Params: history.Params{Driver: history.DriverParams{Name: "steady"}}}}
@@ -55,10 +55,10 @@ func walked(change func(add func(at float64, e history.Event, body any))) Input 
 }
 
 func TestUpgradePage(t *testing.T) {
-	drain := history.WalkStep{Number: 2, Leg: "rollback", Do: history.DoDrain}
+	last := history.WalkStep{Number: 2, Leg: "upgrade again", Do: history.DoSetPeriod}
 	taken := func(add func(float64, history.Event, any)) {
-		add(7, history.Event{Phase: history.Invoke, Op: "step-2", Key: history.KeyStep}, drain)
-		add(8, history.Event{Phase: history.OK, Op: "step-2", Key: history.KeyStep}, drain)
+		add(7, history.Event{Phase: history.Invoke, Op: "step-2", Key: history.KeyStep}, last)
+		add(8, history.Event{Phase: history.OK, Op: "step-2", Key: history.KeyStep}, last)
 	}
 	ends := func(add func(float64, history.Event, any), w history.Walk, outcome string) {
 		phase := map[string]history.Phase{"Held": history.OK, "Violated": history.Fail, "Inconclusive": history.Unknown}[outcome]
@@ -80,7 +80,7 @@ func TestUpgradePage(t *testing.T) {
 		"stopped": {func(add func(float64, history.Event, any)) {
 			add(7, history.Event{Key: history.KeyStop}, history.WalkStop{Rule: "values-roll-back", Signal: "count changes", Pause: true, Detail: "want none, got 1"})
 			add(8, history.Event{Key: history.KeyStop}, history.WalkStop{Rule: "count-is-stale", Signal: "update delay", Detail: "want 60s, got 61s"})
-			ends(add, history.Walk{Stopped: "count-is-stale"}, "Held")
+			ends(add, history.Walk{Stopped: "count-is-stale"}, "Violated")
 		}, nil, false, []string{
 			"safe to upgrade: no, because\n  - stop rule count-is-stale (update delay): want 60s, got 61s", "steps  1 of 2 taken",
 			"bakes  growth paused at 7.0s by values-roll-back", "bakes  stopped at 8.0s by count-is-stale",
@@ -95,6 +95,13 @@ func TestUpgradePage(t *testing.T) {
 		"nothing is proved": {func(add func(float64, history.Event, any)) { taken(add); ends(add, history.Walk{}, "Inconclusive") }, nil, false, []string{
 			"no, because\n  - upgrade-walk inconclusive",
 		}},
+		"never whole": {func(add func(float64, history.Event, any)) {
+			part := last
+			part.Do = history.DoDrain
+			add(7, history.Event{Phase: history.Invoke, Op: "step-2", Key: history.KeyStep}, part)
+			add(8, history.Event{Phase: history.OK, Op: "step-2", Key: history.KeyStep}, part)
+			ends(add, history.Walk{}, "Held")
+		}, nil, false, []string{"no, because\n  - the walk went back before the upgrade was whole", "steps  2 of 2 taken"}},
 		"the record ends early": {func(func(float64, history.Event, any)) {}, nil, false, []string{"no, because\n  - upgrade-walk ", "steps  1 of 2 taken"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -104,6 +111,9 @@ func TestUpgradePage(t *testing.T) {
 			var page bytes.Buffer
 			if err := UpgradePage(&page, r); err != nil {
 				t.Fatal(err)
+			}
+			if (ExitCode(r) == ExitHeld) != c.safe {
+				t.Errorf("want exit code 0 for yes only, got %d for safe: %t", ExitCode(r), c.safe)
 			}
 			if r.Upgrade == nil || r.Upgrade.Safe != c.safe {
 				t.Errorf("want safe: %t, got %+v", c.safe, r.Upgrade)
