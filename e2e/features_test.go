@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -30,6 +31,32 @@ func TestFeaturesDocs(t *testing.T) {
 		fmt.Fprintf(&b, "| %s | %s | %s | %s |\n", f.Name, kind, f.Doc, code(slices.Concat(f.Requirements, f.Invariants)))
 	}
 	hold(t, doc, before+begin+b.String()+"\n"+end+after)
+}
+
+// TestArchivedReports reads what docs/reports has, as strictly as any report, and wants each told of beside it.
+func TestArchivedReports(t *testing.T) {
+	files, err := filepath.Glob("../docs/reports/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("want reports in docs/reports, got %q, %v", files, err)
+	}
+	index := read(t, "../docs/reports/README.md")
+	for _, file := range files {
+		r, err := report.Read(file)
+		if err != nil {
+			t.Error(err)
+			continue
+		}
+		if r.Conformance == nil || r.Conformance.HistoryDigest == "" {
+			t.Errorf("%s: want a profile, with the history's digest", file)
+			continue
+		}
+		row := "(" + filepath.Base(file) + ")"
+		_, rest, found := strings.Cut(index, row)
+		line, _, _ := strings.Cut(rest, "\n")
+		if result := string(r.Conformance.Profiles[0].Core.Result); !found || !strings.Contains(line, "| "+result+" |") {
+			t.Errorf("docs/reports/README.md: want a row with %s that says %s", row, result)
+		}
+	}
 }
 
 // TestFeatures: a row that no feature has says nothing of a driver's conformance, and a feature's row that there is not could never pass.

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"google.golang.org/grpc/codes"
@@ -96,8 +95,8 @@ func limitEnforced(ctx context.Context, b *run.Bench) {
 		e := s.AttachError
 		switch {
 		case s.Attached:
-			return errors.Join(run.ErrPermanent, fmt.Errorf("attach %d on a node that CSINode counts as taking %d: want code %s, got it attached: "+
-				"the driver does not keep to the limit that it reports", count+1, count, codes.ResourceExhausted))
+			return fmt.Errorf("attach %d on a node that CSINode counts as taking %d: want code %s, got it attached: "+
+				"the driver does not keep to the limit that it reports: %w", count+1, count, codes.ResourceExhausted, run.ErrPermanent)
 		case e == nil || e.ErrorCode == nil || codes.Code(*e.ErrorCode) != codes.ResourceExhausted:
 			return fmt.Errorf("attach %d on a node that CSINode counts as taking %d: want code %s, got %s", count+1, count, codes.ResourceExhausted, run.Describe(s.AttachError))
 		}

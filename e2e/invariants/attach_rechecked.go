@@ -14,6 +14,7 @@ var attachRechecked = Invariant{
 	Claim:    "the backend accepts no attach when attached + 1 > limit then in force, and no publish is answered OK without the backend holding the attachment",
 	Source:   "CSI spec ControllerPublishVolume: RESOURCE_EXHAUSTED when max volumes are attached",
 	Boundary: history.Driver,
+	Attaches: true,
 	Needs:    []string{history.PrefixCSI + "controller/", history.SourceBackend},
 	New:      func(p Params) Checker { return newChecker(p, &rechecked{t: tally{}}) },
 }

@@ -16,6 +16,7 @@ var classIsHonest = Invariant{
 		"never 8 for anything but full, throttling included; unreachable or throttled should be 14, own deadline 4, wrong topology 3 or 9",
 	Source:   "CSI spec ControllerPublishVolume errors; pkg/volume/util/attachment: code 8 refreshes and rejects",
 	Boundary: history.Driver,
+	Attaches: true,
 	Needs:    []string{history.PrefixCSI + "controller/", history.SourceBackend},
 	New:      func(p Params) Checker { return newChecker(p, &honest{t: tally{}}) },
 }

@@ -38,6 +38,8 @@ type Invariant struct {
 	Others []history.Boundary
 	// Needs are sources, or prefixes ending in "/", that must have no gap: with one, what would be Held becomes Inconclusive.
 	Needs []string
+	// Attaches says that publishes are judged by what the quota backend attached. Of a driver with a limit of its own it sees nothing.
+	Attaches bool
 	// KnownUpstream lists what released Kubernetes does not meet.
 	KnownUpstream []Known
 	New           func(Params) Checker

@@ -72,6 +72,8 @@ type running struct {
 	rule rule
 	// broken says how the checker panicked.
 	broken string
+	// unfit says why the claim is not judged of the run's driver.
+	unfit string
 }
 
 // guard runs f and remembers a panic: a checker that breaks must not take the others with it, nor pass.
@@ -167,6 +169,9 @@ func judge(events iter.Seq2[history.Event, error], h history.Header, p pace, inv
 	var all []*running
 	for _, inv := range invs {
 		r := &running{Invariant: inv}
+		if inv.Attaches && !h.Params.Driver.Changeable() {
+			r.unfit = fmt.Sprintf("the driver attaches by itself (quota %s), and the quota backend sees nothing of it", h.Params.Driver.Limit)
+		}
 		r.guard("New", func() { r.checker = inv.New(h) })
 		if c, ok := r.checker.(*checker); ok {
 			c.model, r.rule = shared, c.rule
@@ -211,6 +216,10 @@ func fold(m *model.Model, d decoded) (s model.Step) {
 // result finishes the checker and lowers what its sources cannot support.
 func (r *running) result(m *model.Model) Result {
 	res := Result{Name: r.Name, Invariant: r.Invariant}
+	if r.unfit != "" {
+		res.Note = "not judged: " + r.unfit
+		return res
+	}
 	r.guard("the end", func() { res.Verdicts = r.checker.Finish() })
 	if r.broken != "" {
 		res.Verdicts = []Verdict{{Status: Inconclusive, Boundary: history.Harness, Subject: r.Name, Detail: r.broken}}

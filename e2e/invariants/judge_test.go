@@ -39,6 +39,33 @@ func stub(f fixed) Invariant {
 	}}
 }
 
+// TestJudgeOnDriversOfTheirOwn leaves out what only the quota backend could tell, where it is not what attaches.
+func TestJudgeOnDriversOfTheirOwn(t *testing.T) {
+	violated := stub(fixed{verdicts: []Verdict{{Status: Violated, Subject: "n1"}}})
+	attaches := violated
+	attaches.Attaches = true
+	for _, c := range []struct {
+		limit string
+		inv   Invariant
+		want  Status
+	}{
+		{"", attaches, Violated}, {history.LimitGate, attaches, Violated},
+		{history.LimitStart, attaches, ""}, {"fixed", attaches, ""}, {"own", attaches, ""},
+		{"fixed", violated, Violated},
+	} {
+		h := history.Header{Params: history.Params{Driver: history.DriverParams{Limit: c.limit}}}
+		got := Judge(func(func(history.Event, error) bool) {}, h, c.inv).Results[0]
+		if got.Status() != c.want || c.want == "" && !strings.Contains(got.Note, "the driver attaches by itself (quota "+c.limit+")") {
+			t.Errorf("limit %q, attaches %t: want %q, got %q, note %q", c.limit, c.inv.Attaches, c.want, got.Status(), got.Note)
+		}
+	}
+	for _, inv := range All() {
+		if inv.Attaches != (inv.Name == "attach-rechecked" || inv.Name == "class-is-honest" || inv.Name == "publish-idempotent") {
+			t.Errorf("%s: Attaches is %t", inv.Name, inv.Attaches)
+		}
+	}
+}
+
 func TestJudgeLowersWhatItsSourcesCannotSupport(t *testing.T) {
 	held, violated := Verdict{Status: Held, Subject: "n1"}, Verdict{Status: Violated, Subject: "n1"}
 	for _, c := range []struct {

@@ -15,6 +15,7 @@ var publishIdempotent = Invariant{
 	Claim:    "a repeated publish of the same volume on the same node takes no second slot",
 	Source:   "CSI spec ControllerPublishVolume: this operation MUST be idempotent",
 	Boundary: history.Driver,
+	Attaches: true,
 	Needs:    []string{history.PrefixCSI + "controller/", history.SourceBackend},
 	New:      func(p Params) Checker { return newChecker(p, &idempotent{t: tally{}}) },
 }

@@ -81,18 +81,23 @@ func (b *Bridge) detach(
 	ctx context.Context, r *csi.ControllerUnpublishVolumeRequest, controller csi.ControllerClient, node csi.NodeClient,
 ) (proto.Message, error) {
 	at := place{node: r.NodeId, handle: r.VolumeId}
+	unmade := false
 	b.note(func() {
 		if v, ok := b.made[at]; ok {
 			r.VolumeId = v.id
+		} else {
+			unmade = b.opts.Volumes && (b.creates == nil || *b.creates)
 		}
 	})
-	var err error
-	if r.NodeId, err = b.driversNode(ctx, r.NodeId, node); err != nil {
-		return nil, err
-	}
-	answer, err := controller.ControllerUnpublishVolume(ctx, r)
-	if err != nil {
-		return nil, err
+	answer := &csi.ControllerUnpublishVolumeResponse{}
+	if !unmade { // else the driver never heard of it: a handle of ours may not even have the form of its ids
+		var err error
+		if r.NodeId, err = b.driversNode(ctx, r.NodeId, node); err != nil {
+			return nil, err
+		}
+		if answer, err = controller.ControllerUnpublishVolume(ctx, r); err != nil {
+			return nil, err
+		}
 	}
 	b.note(func() { delete(b.attached, at) })
 	if b.opts.Backend != nil {

@@ -8,6 +8,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -39,6 +40,20 @@ type plain struct {
 	nodeCalls []string
 }
 
+// seen are the calls so far.
+func (p *plain) seen(list *[]string) []string {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return slices.Clone(*list)
+}
+
+// refusing makes the next attach fail.
+func (p *plain) refusing(code codes.Code) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refuse = status.Error(code, "on purpose")
+}
+
 const ownNode = "the-drivers-own"
 
 func (p *plain) note(list *[]string, format string, args ...any) {
@@ -49,6 +64,8 @@ func (p *plain) note(list *[]string, format string, args ...any) {
 
 func (p *plain) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
 	out := &csi.ControllerGetCapabilitiesResponse{}
+	p.mu.Lock()
+	defer p.mu.Unlock()
 	if p.creates {
 		out.Capabilities = append(out.Capabilities, &csi.ControllerServiceCapability{Type: &csi.ControllerServiceCapability_Rpc{
 			Rpc: &csi.ControllerServiceCapability_RPC{Type: csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME},
@@ -230,10 +247,16 @@ func TestBridge(t *testing.T) {
 	_, code = r.attach(t, "none")
 	r.want(t, "a volume that the backend does not know", code, codes.NotFound)
 	r.want(t, "slots", r.taken(t), 2)
-	r.want(t, "the driver's calls", r.calls, []string{
+	r.want(t, "the driver's calls", r.seen(&r.calls), []string{
 		"create v1 map[type:fast]", "attach id-1 to " + ownNode + " map[made:yes]", "attach id-1 to " + ownNode + " map[made:yes]",
 		"create v2 map[type:fast]", "attach id-2 to " + ownNode + " map[made:yes]",
 	})
+
+	before := len(r.seen(&r.calls))
+	if _, err := r.control.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v3", NodeId: "n1"}); err != nil {
+		t.Errorf("detach of what was refused: %v", err)
+	}
+	r.want(t, "calls about a volume that was never made", len(r.seen(&r.calls)), before)
 
 	// The node knows the volume from the publish context, and the driver gets its own back.
 	if _, err := r.node.NodePublishVolume(t.Context(), &csi.NodePublishVolumeRequest{VolumeId: "v1", TargetPath: "/t", VolumeCapability: mounted, PublishContext: publish}); err != nil {
@@ -242,7 +265,7 @@ func TestBridge(t *testing.T) {
 	if _, err := r.node.NodeUnpublishVolume(t.Context(), &csi.NodeUnpublishVolumeRequest{VolumeId: "v1", TargetPath: "/t"}); err != nil {
 		t.Error(err)
 	}
-	r.want(t, "the driver's calls on the node", r.nodeCalls, []string{"publish id-1 map[made:yes] map[device:d1]", "unpublish id-1"})
+	r.want(t, "the driver's calls on the node", r.seen(&r.nodeCalls), []string{"publish id-1 map[made:yes] map[device:d1]", "unpublish id-1"})
 
 	for range 2 {
 		if _, err := r.control.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v1", NodeId: "n1"}); err != nil {
@@ -250,23 +273,23 @@ func TestBridge(t *testing.T) {
 		}
 	}
 	r.want(t, "slots after a detach", r.taken(t), 1)
-	r.want(t, "the last call", r.calls[len(r.calls)-1], "detach id-1 from "+ownNode)
+	r.want(t, "the last call", r.seen(&r.calls)[len(r.seen(&r.calls))-1], "detach id-1 from "+ownNode)
 }
 
 // TestBridgeUndoes shows what becomes of a slot whose volume the driver did not attach.
 func TestBridgeUndoes(t *testing.T) {
 	r := newRig(t, 2, func(*bridge.Options) {})
-	r.refuse = status.Error(codes.FailedPrecondition, "no")
+	r.refusing(codes.FailedPrecondition)
 	_, code := r.attach(t, "v1")
 	r.want(t, "attach that the driver refuses", code, codes.FailedPrecondition)
 	r.want(t, "slots", r.taken(t), 0)
-	r.refuse = status.Error(codes.Unavailable, "later")
+	r.refusing(codes.Unavailable)
 	_, code = r.attach(t, "v1")
 	r.want(t, "attach of which nothing is known", code, codes.Unavailable)
 	r.want(t, "slots, one of which may be in use", r.taken(t), 1)
 	_, code = r.attach(t, "v1")
 	r.want(t, "attach", code, codes.OK)
-	r.refuse = status.Error(codes.Internal, "again")
+	r.refusing(codes.Internal)
 	_, code = r.attach(t, "v1")
 	r.want(t, "attach again, refused", code, codes.Internal)
 	r.want(t, "slots of what was attached before", r.taken(t), 1)
@@ -283,7 +306,7 @@ func TestBridgeOutage(t *testing.T) {
 	}
 	_, code := r.attach(t, "v1")
 	r.want(t, "attach", code, codes.Unavailable)
-	r.want(t, "the driver's calls", len(r.calls), 0)
+	r.want(t, "the driver's calls", len(r.seen(&r.calls)), 0)
 	info, err := r.node.NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
 	if err != nil || info.MaxVolumesPerNode != 2 {
 		t.Errorf("NodeGetInfo: want the last good limit, got %v, %v", info, err)
@@ -296,15 +319,20 @@ func TestBridgeWithoutQuota(t *testing.T) {
 	_, code := r.attach(t, "v1")
 	r.want(t, "attach", code, codes.OK)
 	r.want(t, "slots", r.taken(t), 0)
-	r.refuse = status.Error(codes.ResourceExhausted, "full")
+	r.refusing(codes.ResourceExhausted)
 	_, code = r.attach(t, "v2")
 	r.want(t, "attach that the driver refuses", code, codes.ResourceExhausted)
 
 	r = newRig(t, 2, func(o *bridge.Options) { o.Backend, o.Context = nil, map[string]string{"share": "s"} })
+	r.mu.Lock()
 	r.creates = false
+	r.mu.Unlock()
 	_, code = r.attach(t, "v1")
 	r.want(t, "attach", code, codes.OK)
-	r.want(t, "the driver's calls", r.calls, []string{"attach v1 to " + ownNode + " map[share:s]"})
+	if _, err := r.control.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v9", NodeId: "n1"}); err != nil {
+		t.Error(err)
+	}
+	r.want(t, "the driver's calls", r.seen(&r.calls), []string{"attach v1 to " + ownNode + " map[share:s]", "detach v9 from " + ownNode})
 }
 
 // TestBridgeRecord shows that the history has one call of the driver, as Kubernetes sees it, however many the bridge made.

@@ -34,7 +34,8 @@ type Profile struct {
 	Core    Group  `json:"core" yaml:"core"`
 	// Extended is about SupportedFeatures; nil when there are none.
 	Extended *Group `json:"extended,omitempty" yaml:"extended,omitempty"`
-	// SupportedFeatures are the extended features of which at least one row was put to the test; the others are UnsupportedFeatures.
+	// SupportedFeatures are the extended features of which at least one row was put to the test, and whose specs were not all skipped; the others are
+	// UnsupportedFeatures.
 	SupportedFeatures   []string `json:"supportedFeatures,omitempty" yaml:"supportedFeatures,omitempty"`
 	UnsupportedFeatures []string `json:"unsupportedFeatures,omitempty" yaml:"unsupportedFeatures,omitempty"`
 }
@@ -115,7 +116,7 @@ func (r Report) conform(c Conformance) *Conformance {
 		switch {
 		case f.Core:
 			profile.Core.add(g)
-		case g.Statistics.Passed+g.Statistics.Failed > 0:
+		case g.Statistics.Passed+g.Statistics.Failed > 0 && !f.declined(rows):
 			profile.SupportedFeatures = append(profile.SupportedFeatures, f.Name)
 			extended.add(g)
 		default:
@@ -130,6 +131,20 @@ func (r Report) conform(c Conformance) *Conformance {
 	profile.Summary = profile.words()
 	c.Profiles = []Profile{profile}
 	return &c
+}
+
+// declined says that the feature's specs were skipped, all that there were: that a claim held meanwhile shows nothing of the feature.
+func (f Feature) declined(rows map[string]profileRow) bool {
+	skipped := false
+	for _, id := range f.Requirements {
+		switch rows[id].status {
+		case Held, Violated:
+			return false
+		case Skipped:
+			skipped = true
+		}
+	}
+	return skipped
 }
 
 // worstBy is a violated verdict, one by the boundary given where there is one; nil when none is violated.

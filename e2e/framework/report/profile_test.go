@@ -89,6 +89,18 @@ func TestProfile(t *testing.T) {
 			core: ResultSuccess, extended: ResultSuccess, unsupported: []string{"Releases"}},
 		"extended feature in part": {change: func(r *Report) { r.requirement("count-drop", Skipped, history.Kubelet) },
 			core: ResultSuccess, extended: ResultPartial, skipped: "count-drop skipped: because"},
+		"extended specs skipped, a claim held": {change: func(r *Report) {
+			for _, f := range Features {
+				for _, id := range f.Requirements {
+					if f.Name == "MutableLimit" {
+						r.requirement(id, Skipped, history.Kubelet)
+					}
+				}
+			}
+		}, core: ResultSuccess, extended: ResultSuccess, unsupported: []string{"MutableLimit"}},
+		"extended spec not run, a claim held": {change: func(r *Report) {
+			r.Requirements = slices.DeleteFunc(r.Requirements, func(q Requirement) bool { return q.ID == "aligned-periods" })
+		}, core: ResultSuccess, extended: ResultPartial, skipped: "aligned-periods it was not run"},
 		"no status": {change: func(r *Report) { r.requirement("churn", "Fine", history.Driver) }, core: ResultPartial, extended: ResultSuccess,
 			skipped: "churn NO VERDICT: because"},
 		"on the gate": {quota: history.LimitGate, core: ResultPartial, extended: ResultPartial,
