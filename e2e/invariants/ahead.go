@@ -18,8 +18,8 @@ type decoded struct {
 const (
 	// batch is how many events change hands at once, and batches how many such wait at most: enough that neither side waits for the other, and little
 	// beside what the checkers keep.
-	batch   = 128
-	batches = 4
+	batch   = 64
+	batches = 2
 )
 
 // decoder is model.Decode, or a test's.

@@ -15,6 +15,7 @@ type Reader struct {
 	path   string
 	file   *os.File
 	in     *bufio.Reader
+	long   []byte // a line that is longer than in's buffer
 	header Header
 }
 
@@ -85,7 +86,7 @@ func (r *Reader) All() iter.Seq2[Event, error] {
 // next reads one event; io.EOF, wrapped or not, means that no whole line is left.
 func (r *Reader) next(line int) (Event, error) {
 	var e Event
-	b, err := r.in.ReadBytes('\n')
+	b, err := r.line()
 	if err != nil {
 		if errors.Is(err, io.EOF) {
 			return e, io.EOF
@@ -109,6 +110,20 @@ func (r *Reader) next(line int) (Event, error) {
 		return e, &MixedRunsError{File: r.path, Line: line, Want: r.header.Run, Got: o.Run}
 	}
 	return e, nil
+}
+
+// line reads one line. It is good until the next one is read: nothing of an event points into it.
+func (r *Reader) line() ([]byte, error) {
+	b, err := r.in.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return b, err
+	}
+	r.long = append(r.long[:0], b...)
+	for errors.Is(err, bufio.ErrBufferFull) {
+		b, err = r.in.ReadSlice('\n')
+		r.long = append(r.long, b...)
+	}
+	return r.long, err
 }
 
 func (r *Reader) atEnd(e Event, line, events int) error {
