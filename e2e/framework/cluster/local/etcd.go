@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -14,16 +15,36 @@ import (
 // etcdWatch is where etcd's JSON gateway watches. The cell's control socket lends it to the runner under the same path.
 const etcdWatch = "/v3/watch"
 
-// changesTimeout bounds the reading of what changed between two revisions, both of which are past.
-const changesTimeout = 10 * time.Second
+const (
+	// changesTimeout bounds the reading of what changed between two revisions, both of which are past.
+	changesTimeout = 10 * time.Second
+	// changesPause is the time between two tries.
+	changesPause = 50 * time.Millisecond
+)
 
-// Changes reads from etcd itself what changed after one revision and up to another. A restarted API server does not know: its watches begin anew.
+// Changes reads from etcd itself what changed after one revision and up to another. A restarted API server does not know: its watches begin anew. What
+// happened does not change, so an answer that breaks off is asked for again.
 func (c *Cluster) Changes(ctx context.Context, after, upTo int64) ([]cluster.Stored, error) {
 	if after >= upTo {
 		return nil, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, changesTimeout)
 	defer cancel()
+	for {
+		changes, err := c.changes(ctx, after, upTo)
+		if err == nil || errors.Is(err, errRefused) {
+			return changes, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(changesPause):
+		}
+	}
+}
+
+// changes asks once.
+func (c *Cluster) changes(ctx context.Context, after, upTo int64) ([]cluster.Stored, error) {
 	all := []byte{0} // as key and as end of the range: every key
 	request, err := json.Marshal(map[string]any{"create_request": map[string]any{
 		"key": all, "range_end": all, "start_revision": fmt.Sprint(after + 1), "prev_kv": true,
@@ -49,6 +70,9 @@ func (c *Cluster) Changes(ctx context.Context, after, upTo int64) ([]cluster.Sto
 	}
 	return changes, nil
 }
+
+// errRefused is part of the error of a question that etcd would not answer otherwise next time.
+var errRefused = errors.New("etcd refuses")
 
 // watchAnswer is one message of etcd's watch, as its JSON gateway writes it: 64-bit numbers are text.
 type watchAnswer struct {
@@ -85,9 +109,9 @@ func readChanges(in *json.Decoder, upTo int64) ([]cluster.Stored, error) {
 		}
 		switch r := answer.Result; {
 		case answer.Error != nil:
-			return nil, fmt.Errorf("etcd: %s", answer.Error.Message)
+			return nil, fmt.Errorf("%w: %s", errRefused, answer.Error.Message)
 		case r.Canceled, r.CompactRevision > 0:
-			return nil, fmt.Errorf("etcd ended the watch: %s (compacted at revision %d)", r.CancelReason, r.CompactRevision)
+			return nil, fmt.Errorf("%w: it ended the watch: %s (compacted at revision %d)", errRefused, r.CancelReason, r.CompactRevision)
 		}
 		reached := false
 		for _, e := range answer.Result.Events {
