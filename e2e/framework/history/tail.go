@@ -3,7 +3,6 @@ package history
 import (
 	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -78,7 +77,7 @@ func (l *Live) Read(upTo time.Duration) ([]Event, error) {
 		}
 		for _, line := range lines {
 			var e Event
-			if err := json.Unmarshal(line, &e); err != nil {
+			if err := unmarshal(line, &e); err != nil {
 				return fmt.Errorf("%s: want an event, got %.40q: %w", path, line, err)
 			}
 			l.early = append(l.early, e)
