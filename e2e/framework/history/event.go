@@ -10,7 +10,9 @@
 package history
 
 import (
+	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"syscall"
 	"time"
@@ -83,7 +85,39 @@ func (e Event) Decode(v any) error {
 var lenient = jsonv2.JoinOptions(jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true), jsonv1.FormatDurationAsNano(true))
 
 // unmarshal is json.Unmarshal by encoding/json/v2, which takes a third of the time.
-func unmarshal(b []byte, v any) error { return jsonv2.Unmarshal(b, v, lenient) }
+func unmarshal(b []byte, v any) error {
+	err := jsonv2.Unmarshal(b, v, lenient)
+	if semantic, ok := errors.AsType[*jsonv2.SemanticError](err); ok {
+		return misfit{semantic}
+	}
+	return err
+}
+
+// misfit words a SemanticError. The library words it differently from one process to the next, on purpose; a report of the same history must not.
+type misfit struct{ *jsonv2.SemanticError }
+
+func (m misfit) Unwrap() error { return m.SemanticError }
+
+func (m misfit) Error() string {
+	value := "JSON"
+	switch m.JSONKind {
+	case 0:
+	case '[':
+		value += " array"
+	case '{':
+		value += " object"
+	default:
+		value += " " + m.JSONKind.String()
+	}
+	if len(m.JSONValue) > 0 {
+		value += " " + string(m.JSONValue)
+	}
+	text := fmt.Sprintf("%s at %s does not fit Go type %v", value, cmp.Or(string(m.JSONPointer), "the top"), m.GoType)
+	if m.Err != nil {
+		text += ": " + m.Err.Error()
+	}
+	return text
+}
 
 // Encode returns v as a body. v is one of the types of this package or made of plain fields, so it always encodes; anything else panics.
 func Encode(v any) json.RawMessage {

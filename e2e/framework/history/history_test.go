@@ -1,6 +1,7 @@
 package history
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -268,6 +269,36 @@ func TestMergeOfNothingIsAnError(t *testing.T) {
 	dir := t.TempDir()
 	if err := Merge(dir, Header{}, filepath.Join(dir, "out")); err == nil || !strings.Contains(err.Error(), "no events") {
 		t.Fatalf("want an error about no events, got %v", err)
+	}
+}
+
+// The library words a misfit by chance, anew in each process; ours says one thing, so that the report of one history is the same bytes each time.
+func TestDecodeSaysOneThing(t *testing.T) {
+	for name, c := range map[string]struct {
+		body string
+		into any
+		want string
+	}{
+		"array": {`[1]`, &Spec{}, `event spec#1: body: JSON array at the top does not fit Go type history.Spec`},
+		"object": {`{"node":{}}`, &struct {
+			Node string `json:"node"`
+		}{}, `event spec#1: body: JSON object at /node does not fit Go type string`},
+		"fraction": {`{"limit":1.5}`, &struct {
+			Limit int `json:"limit"`
+		}{}, `event spec#1: body: JSON number 1.5 at /limit does not fit Go type int: invalid syntax`},
+		"wide": {`{"limit":9223372036854775808}`, &struct {
+			Limit int64 `json:"limit"`
+		}{}, `event spec#1: body: JSON number 9223372036854775808 at /limit does not fit Go type int64: value out of range`},
+		"duration": {`{"d":"soon"}`, &struct {
+			D Duration `json:"d"`
+		}{}, `event spec#1: body: JSON string at /d does not fit Go type history.Duration: time: invalid duration "soon"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			err := Event{Source: "spec", Seq: 1, Body: json.RawMessage(c.body)}.Decode(c.into)
+			if err == nil || err.Error() != c.want {
+				t.Errorf("got  %v\nwant %s", err, c.want)
+			}
+		})
 	}
 }
 
