@@ -78,6 +78,11 @@ cluster-tests: binaries tally ## Tests of the local cluster
 kill-test: binaries tally ## Kill runs at every phase and look for what is left
 	$(GO_TEST) -count 1 -timeout 30m $(KILL_TEST) -kill.headroom $(CURDIR)/bin/headroom $(call watch,kill-test,-v)
 
+.PHONY: fault-kills
+fault-kills: binaries tally ## Kill runs in the middle of each fault and look for what is left
+	bin/headroom binaries fetch --kubernetes 1.35 --attacher 4.13 >/dev/null # for version-swap
+	$(GO_TEST) -count 1 -timeout 45m -run KillFaults $(KILL_TEST) -kill.headroom $(CURDIR)/bin/headroom -kill.faults $(call watch,fault-kills,-v)
+
 .PHONY: persona-table
 persona-table: binaries tally ## The reference driver passes, and some broken drivers are caught, for their own mistake only
 	HEADROOM_BIN=$(CURDIR)/bin/headroom $(GO_TEST) -count 1 -timeout 30m $(PERSONA_TABLE) $(call watch,persona-table,-v)

@@ -8,11 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"headroom/chaos"
-	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/reproduce"
+	"headroom/e2e/framework/run"
 	"headroom/e2e/framework/scenario"
-	"headroom/e2e/invariants"
 )
 
 const (
@@ -25,13 +23,7 @@ const (
 // stories loads scenarios, by file, and the results of their plays.
 func stories(t *testing.T, pattern, results string) ([]*scenario.Scenario, reproduce.Results) {
 	t.Helper()
-	known := scenario.Catalog{ // drivers are held to what there is by the tests of the command
-		Faults: chaos.Types(), Invariants: map[string]history.Boundary{},
-		Driver: func(string) error { return nil }, Figures: func(string, scenario.Figures) error { return nil },
-	}
-	for _, i := range invariants.All() {
-		known.Invariants[i.Name] = i.Boundary
-	}
+	known := run.Catalog() // drivers are held to what there is by the tests of the command
 	files, err := filepath.Glob(pattern)
 	if err != nil {
 		t.Fatal(err)

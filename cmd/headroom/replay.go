@@ -14,14 +14,11 @@ import (
 	"github.com/spf13/cobra"
 	"go.yaml.in/yaml/v3"
 
-	"headroom/chaos"
 	"headroom/drivers"
 	"headroom/e2e/framework/cluster"
-	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/run"
 	"headroom/e2e/framework/scenario"
-	"headroom/e2e/invariants"
 )
 
 // defaultDriver is the driver of a scenario that names none.
@@ -126,10 +123,7 @@ func loadStories(files []string) ([]story, error) {
 
 // catalog is what the scenario in file may name.
 func catalog(file string) scenario.Catalog {
-	c := scenario.Catalog{Faults: chaos.Types(), Invariants: map[string]history.Boundary{}}
-	for _, i := range invariants.All() {
-		c.Invariants[i.Name] = i.Boundary
-	}
+	c := run.Catalog()
 	c.Driver = func(name string) error {
 		_, err := drivers.Load(driverOf(file, name))
 		return err

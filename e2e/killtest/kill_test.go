@@ -44,12 +44,33 @@ type result struct {
 
 func TestKill(t *testing.T) {
 	headroom := command(t)
-	seed := *seedFlag
-	if seed == 0 {
-		seed = int64(rand.Uint32()) + 1
+	seed := chosenSeed()
+	plan := append(plan(seed), someFaults(t, seed)...)
+	results := carryOut(t, headroom, plan, seed)
+	alive := 0
+	for _, r := range results {
+		if r.components > 0 {
+			alive++
+		}
 	}
+	if len(results) != len(plan) || alive < wantComponents {
+		t.Errorf("want %d kills, the control plane alive at %d of them or more; got %d and %d", len(plan), wantComponents, len(results), alive)
+	}
+	registryIsTidied(t, headroom)
+}
+
+// chosenSeed is that of the flag, or a new one.
+func chosenSeed() int64 {
+	if *seedFlag != 0 {
+		return *seedFlag
+	}
+	return int64(rand.Uint32()) + 1
+}
+
+// carryOut kills all that is planned, some at a time, and shows the tally.
+func carryOut(t *testing.T, headroom program, plan []kill, seed int64) []result {
+	t.Helper()
 	t.Logf("seed %d (-kill.seed)", seed)
-	plan := plan(seed)
 	var mu sync.Mutex
 	var results []result
 	slots := make(chan struct{}, atOnce)
@@ -69,16 +90,7 @@ func TestKill(t *testing.T) {
 		}
 	})
 	t.Logf("%d kills in %s\n%s", len(results), time.Since(began).Round(time.Second), tally(results))
-	alive := 0
-	for _, r := range results {
-		if r.components > 0 {
-			alive++
-		}
-	}
-	if len(results) != len(phases)*kills || alive < wantComponents {
-		t.Errorf("want %d kills, the control plane alive at %d of them or more; got %d and %d", len(phases)*kills, wantComponents, len(results), alive)
-	}
-	registryIsTidied(t, headroom)
+	return results
 }
 
 // registryIsTidied checks that killed commands do not stay in the registry of `headroom down`.
@@ -115,7 +127,7 @@ func (k kill) run(t *testing.T, headroom program, dir string, seed int64) result
 
 func (k kill) try(t *testing.T, headroom program, dir string, seed int64) (result, error) {
 	r := result{phase: k.phase, at: k.at.name, victim: k.victim, driver: k.driver}
-	run := start(t, headroom, dir, k.driver, k.focus, seed)
+	run := k.start(t, headroom, dir, seed)
 	began, err := run.reach(k.look, pollInterval)
 	if err != nil {
 		return r, fmt.Errorf("%w\n%s", err, run.said())
@@ -150,6 +162,15 @@ func (k kill) try(t *testing.T, headroom program, dir string, seed int64) (resul
 	}
 	k.judge(t, headroom, run, &r)
 	return r, nil
+}
+
+// start starts the run that is to be killed: the play of a scenario, or of a spec.
+func (k kill) start(t *testing.T, headroom program, dir string, seed int64) *trial {
+	t.Helper()
+	if k.scenario != "" {
+		return begin(t, headroom, dir, "replay", "--seed", fmt.Sprint(seed), k.scenario)
+	}
+	return start(t, headroom, dir, k.driver, k.focus, seed)
 }
 
 // choose picks the victim among those that fit.
@@ -204,7 +225,7 @@ func tally(results []result) string {
 	w := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	line := func(format string, args ...any) { _, _ = fmt.Fprintf(w, format+"\n", args...) } // a strings.Builder takes everything
 	line("PHASE\tVICTIM\tAT\tDRIVER\tCONTROL PLANE\tEXIT\tCHECK\tGONE AFTER")
-	for _, phase := range phases {
+	for _, phase := range slices.Concat(phases, []string{phaseFault}) {
 		for _, r := range results {
 			if r.phase != phase {
 				continue

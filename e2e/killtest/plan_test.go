@@ -133,6 +133,8 @@ type kill struct {
 	choice int           // among several that fit
 	driver string        // under test
 	focus  string        // the spec that comes to the phase soonest
+	// scenario is the file of one to play in place of a spec; "" for none.
+	scenario string
 }
 
 // plan makes all kills of a seed. In each phase the victim rotates, over those that there are; where it begins is the seed's choice.

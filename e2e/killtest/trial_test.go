@@ -50,14 +50,19 @@ type trial struct {
 // start starts a run of the specs that match focus on a driver, with further flags. It is gone when the test ends.
 func start(t *testing.T, headroom program, dir, driver, focus string, seed int64, flags ...string) *trial {
 	t.Helper()
+	return begin(t, headroom, dir, append([]string{"run", "--driver", driver, "--focus", focus, "--procs", "2", "--seed", fmt.Sprint(seed)}, flags...)...)
+}
+
+// begin starts a command that makes a run in dir. It is gone when the test ends.
+func begin(t *testing.T, headroom program, dir string, args ...string) *trial {
+	t.Helper()
 	r := &trial{dir: dir, output: dir + ".out", watch: newWatch(dir), exited: make(chan struct{}), files: map[string]*tail{}}
 	out, err := os.Create(r.output)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer out.Close()
-	flags = append([]string{"run", "--run-dir", dir, "--driver", driver, "--focus", focus, "--procs", "2", "--seed", fmt.Sprint(seed)}, flags...)
-	cmd := headroom.command(flags...)
+	cmd := headroom.command(append(args, "--run-dir", dir)...)
 	cmd.Env = append(cmd.Env, markVariable+"="+dir)
 	cmd.Stdout, cmd.Stderr = out, out
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL} // the run ends with this test, even when that is killed

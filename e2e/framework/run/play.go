@@ -17,6 +17,18 @@ import (
 	"headroom/e2e/invariants"
 )
 
+// Catalog is what a scenario may name, with any driver and any figures: the caller says more of those where it can.
+func Catalog() scenario.Catalog {
+	c := scenario.Catalog{
+		Faults: chaos.Types(), Invariants: map[string]history.Boundary{},
+		Driver: func(string) error { return nil }, Figures: func(string, scenario.Figures) error { return nil },
+	}
+	for _, i := range invariants.All() {
+		c.Invariants[i.Name] = i.Boundary
+	}
+	return c
+}
+
 // SpecOf is the id under which a scenario's beginning and end are recorded.
 func SpecOf(name string) string { return "scenario/" + name }
 
