@@ -70,11 +70,16 @@ func TestShrinkGoesOn(t *testing.T) {
 	}
 }
 
-// TestTwelveSteps holds the plan that shows shrinking on a cluster to its name.
+// TestTwelveSteps holds the plan that shows shrinking on a cluster to its name, and what became of it to three steps for the same invariant.
 func TestTwelveSteps(t *testing.T) {
-	stories, err := loadStories([]string{"../../fixtures/plans/twelve-steps.yaml"})
-	if err != nil || len(stories[0].Steps) != 12 {
-		t.Errorf("want a plan of 12 steps, got %v", err)
+	for file, steps := range map[string]int{"twelve-steps": 12, "twelve-steps-shrunk": 3} {
+		stories, err := loadStories([]string{"../../fixtures/plans/" + file + ".yaml"})
+		if err != nil || len(stories[0].Steps) != steps || stories[0].Metadata.Name != "twelve-steps" {
+			t.Fatalf("%s: want twelve-steps in %d steps, got %v", file, steps, err)
+		}
+		if e := stories[0].Expect.Invariants; len(e) != 1 || e[0].Invariant != "no-stale-overwrite-kubelet" {
+			t.Errorf("%s: want it to expect what it is shrunk for, got %v", file, e)
+		}
 	}
 }
 

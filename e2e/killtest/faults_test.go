@@ -128,7 +128,7 @@ func alone(t *testing.T, dir string, s *scenario.Scenario, i int) string {
 	c := *s
 	c.Metadata.Name = fmt.Sprintf("%s-%d", s.Metadata.Name, i)
 	c.Metadata.Doc = "A run that is killed in the middle of " + f.Name + "."
-	c.Expect.Pods = nil
+	c.Expect.Pods = []scenario.PodsAre{{Name: "attached", Are: "running"}}
 	hold, rest := history.Duration(4*time.Second), history.Duration(time.Minute)
 	within := s.Steps[0] // the count of a node that has just come
 	c.Steps = []scenario.Step{within, {Pods: &scenario.Pods{Name: "attached"}}}
@@ -142,6 +142,9 @@ func alone(t *testing.T, dir string, s *scenario.Scenario, i int) string {
 		t.Fatal(err)
 	}
 	file := filepath.Join(dir, c.Metadata.Name+".yaml")
+	if _, err := scenario.Load(file, text, run.Catalog()); err != nil {
+		t.Fatal(err)
+	}
 	if err := os.WriteFile(file, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
