@@ -56,8 +56,9 @@ func read(name string, data []byte) (*Definition, *strict.File) {
 		def.controller = in.Controller.check(f, "controller")
 	}
 	if in.Volumes != nil {
-		def.Volumes, def.volumesGiven = *in.Volumes, true
-		in.Volumes.check(f)
+		def.Volumes = *in.Volumes
+		def.volumesGiven = !def.Dynamic()
+		in.Volumes.check(f, in.Controller != nil)
 	}
 	if in.Causes != nil {
 		def.Causes = *in.Causes
@@ -140,7 +141,14 @@ func checkText(f *strict.File, field, text string, known map[string]string) {
 	}
 }
 
-func (in Volumes) check(f *strict.File) {
+func (in Volumes) check(f *strict.File, controller bool) {
+	if in.Provisioning != "" {
+		oneOf(f, "volumes.provisioning", in.Provisioning, Provisionings)
+	}
+	if in.Provisioning == Dynamic && !controller {
+		f.Fail("volumes.provisioning", "write a controller that serves all nodes, or remove it",
+			"dynamic goes with a controller: node processes that serve controller calls know the volumes of their own node only, and a claim is bound before its pod has one")
+	}
 	seen := map[string]bool{}
 	for i, handle := range in.Handles {
 		if seen[handle] {

@@ -59,7 +59,7 @@ type Definition struct {
 	Figures Figures
 	// Volumes are what driver check attaches.
 	Volumes Volumes
-	// volumesGiven says that the file has volumes.
+	// volumesGiven says that the file has static volumes.
 	volumesGiven bool
 	// Causes are how driver check brings about what it cannot cause from outside.
 	Causes Causes
@@ -138,7 +138,11 @@ func Load(nameOrPath string) (*Definition, error) {
 	if err != nil {
 		return nil, fmt.Errorf("no driver %q; there are: %s; or give a path to a .yaml file", nameOrPath, strings.Join(Names(), ", "))
 	}
-	d, err := Load("steady")
+	reference := "steady"
+	if persona.Dynamic {
+		reference = "steady-dynamic"
+	}
+	d, err := Load(reference)
 	if err != nil {
 		return nil, err
 	}
@@ -187,7 +191,20 @@ func (d *Definition) Params() history.DriverParams {
 		StepInterval: history.Duration(d.Figures.StepInterval),
 		Limit:        d.source(),
 		Releases:     d.Uses("RELEASE"),
+		Dynamic:      d.Dynamic(),
+		Parameters:   d.parameters(),
 	}
+}
+
+// Dynamic says whether external-provisioner makes the volumes of claims.
+func (d *Definition) Dynamic() bool { return d.Volumes.Provisioning == Dynamic }
+
+// parameters are those of the driver's StorageClass, where it has one.
+func (d *Definition) parameters() map[string]string {
+	if !d.Dynamic() {
+		return nil
+	}
+	return d.Volumes.Parameters
 }
 
 // source is where the limit comes from, as a history's header says it.

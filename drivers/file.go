@@ -26,8 +26,8 @@ type File struct {
 	Node ProcessFile `yaml:"node"`
 	// Controller is the process that runs once a cluster. Left out, the node processes serve controller calls, each for its own node.
 	Controller *ProcessFile `yaml:"controller,omitempty"`
-	// Volumes are what is attached. Left out, they are volumes of the quota backend with limit: backend; else they are made with CreateVolume. Handles and
-	// missing are for driver check.
+	// Volumes are what is attached. Left out, they are volumes of the quota backend with limit: backend; else they are made with CreateVolume where they are
+	// attached first. Handles and missing are for driver check.
 	Volumes *Volumes `yaml:"volumes,omitempty"`
 	// Causes are how driver check brings about on the driver what it cannot cause from outside.
 	Causes *Causes `yaml:"causes,omitempty"`
@@ -66,6 +66,9 @@ type Volumes struct {
 	Missing string `yaml:"missing,omitempty"`
 	// MissingNode is the id of a node that does not exist, for drivers that refuse ids of another form.
 	MissingNode string `yaml:"missingNode,omitempty"`
+	// Provisioning is static (Headroom makes PersistentVolumes; the default) or dynamic (external-provisioner makes the volumes of claims with CreateVolume and
+	// takes them away with DeleteVolume; it needs a controller).
+	Provisioning Provisioning `yaml:"provisioning,omitempty"`
 	// Parameters are a StorageClass's, for CreateVolume.
 	Parameters map[string]string `yaml:"parameters,omitempty"`
 	// Context is the volume_context of attaches.
@@ -128,6 +131,20 @@ const (
 
 // LimitSources lists all of them.
 var LimitSources = []LimitSource{LimitBackend, LimitGate, LimitOwn, LimitFixed}
+
+// Provisioning is who makes the volumes of claims.
+type Provisioning string
+
+// Ways of provisioning.
+const (
+	// Static volumes are PersistentVolumes that Headroom makes; the default.
+	Static Provisioning = "static"
+	// Dynamic volumes are made and deleted by external-provisioner, through the driver's CreateVolume and DeleteVolume.
+	Dynamic Provisioning = "dynamic"
+)
+
+// Provisionings lists all of them.
+var Provisionings = []Provisioning{Static, Dynamic}
 
 // NodeIDs is who chooses the driver's node ids.
 type NodeIDs string

@@ -105,6 +105,8 @@ func TestLoadRefusesFurtherFields(t *testing.T) {
 		"start limit":           {"startLimit: 90s", "startLimit: 0s", `:10: node.startLimit: want more than 0`},
 		"start limit, no unit":  {"startLimit: 90s", "startLimit: 90", `:10: node.startLimit: 90 has no unit`},
 		"volume twice":          {"[v1, v2]", "[v1, v1]", `:12: volumes.handles[1]: volume "v1" is listed twice`},
+		"provisioning":          {"parameters: {type: fast}", "provisioning: manual", `:14: volumes.provisioning: want one of [static dynamic], got "manual"`},
+		"dynamic, per node":     {"parameters: {type: fast}", "provisioning: dynamic", `:14: volumes.provisioning: dynamic goes with a controller`},
 		"missing is there":      {"missing: v9", "missing: v2", `:13: volumes.missing: volume "v2" is one of handles`},
 		"both":                  {"restart: {command: [/bin/true]}", "restart: {command: [/bin/true], http: {url: 'http://x/'}}", `:20: causes.restart: want either command or http`},
 		"neither":               {"restart: {command: [/bin/true]}", "restart: {}", `:20: causes.restart: want either command or http`},
@@ -166,6 +168,25 @@ func TestLacks(t *testing.T) {
 			if capacity != nil {
 				capacity.Close()
 			}
+		}
+	}
+}
+
+// TestDynamic shows what a definition with dynamic volumes says to a run, and that nothing has to be given to its driver.
+func TestDynamic(t *testing.T) {
+	d, err := Load(write(t, minimal+"controller: {command: [d, '${ENDPOINT}']}\nvolumes: {provisioning: dynamic, parameters: {type: fast}}\n"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if p := d.Params(); !d.Dynamic() || d.Bridged() || !p.Dynamic || p.Parameters["type"] != "fast" {
+		t.Errorf("want it dynamic, with its parameters and without a bridge, got %+v, bridged %t", p, d.Bridged())
+	}
+	if d, err = Load(write(t, minimal+"volumes: {provisioning: static, parameters: {type: fast}}\n")); err != nil || d.Dynamic() || !d.Bridged() || d.Params().Parameters != nil {
+		t.Errorf("static: want a bridge and no StorageClass, got %+v, error %v", d, err)
+	}
+	for name, want := range map[string]bool{"steady": false, "steady-dynamic": true, "delete-leaks": true, "no-jitter": false} {
+		if d, err := Load(name); err != nil || d.Dynamic() != want {
+			t.Errorf("%s: want dynamic %t, got %+v, error %v", name, want, d, err)
 		}
 	}
 }

@@ -66,19 +66,22 @@ func TestIdentify(t *testing.T) {
 			_ = server.Serve(l) // it ends with its listener
 		}
 	}
+	attaching := (&Definition{}).Wanted()
+	dynamic := (&Definition{Volumes: Volumes{Provisioning: Dynamic}}).Wanted()
 	for name, c := range map[string]struct {
-		serve      func(net.Listener)
-		controller bool
-		want       []string // "" for none
+		serve  func(net.Listener)
+		wanted []Wanted // of a controller
+		want   []string // "" for none
 	}{
-		"right":                      {with(func(*stranger) {}), true, nil},
-		"a node beside a controller": {with(func(s *stranger) { s.service, s.attach = false, false }), false, nil},
-		"another name":               {with(func(s *stranger) { s.name = "e" }), false, []string{`want the name that it was given, "d", got "e"`, "${DRIVER_NAME}"}},
-		"no controller service":      {with(func(s *stranger) { s.service = false }), true, []string{"want CONTROLLER_SERVICE", "under controller"}},
-		"no attaching":               {with(func(s *stranger) { s.attach = false }), true, []string{"want PUBLISH_UNPUBLISH_VOLUME", "--enable-attach"}},
-		"it hangs":                   {with(func(s *stranger) { s.hangs = true }), false, []string{"GetPluginInfo: no answer within", "it hangs", "--timeout-scale"}},
-		"no CSI":                     {func(l net.Listener) { _ = grpc.NewServer().Serve(l) }, false, []string{"GetPluginInfo is not implemented", "no CSI driver", "${ENDPOINT}"}},
-		"no gRPC":                    {func(l net.Listener) { _ = http.Serve(l, http.NotFoundHandler()) }, false, []string{"GetPluginInfo", "try: "}},
+		"right":                      {with(func(*stranger) {}), attaching, nil},
+		"a node beside a controller": {with(func(s *stranger) { s.service, s.attach = false, false }), nil, nil},
+		"another name":               {with(func(s *stranger) { s.name = "e" }), nil, []string{`want the name that it was given, "d", got "e"`, "${DRIVER_NAME}"}},
+		"no controller service":      {with(func(s *stranger) { s.service = false }), attaching, []string{"want CONTROLLER_SERVICE", "under controller"}},
+		"no attaching":               {with(func(s *stranger) { s.attach = false }), attaching, []string{"want PUBLISH_UNPUBLISH_VOLUME", "--enable-attach"}},
+		"no volumes made":            {with(func(*stranger) {}), dynamic, []string{"want CREATE_DELETE_VOLUME", "provisioning: static"}},
+		"it hangs":                   {with(func(s *stranger) { s.hangs = true }), nil, []string{"GetPluginInfo: no answer within", "it hangs", "--timeout-scale"}},
+		"no CSI":                     {func(l net.Listener) { _ = grpc.NewServer().Serve(l) }, nil, []string{"GetPluginInfo is not implemented", "no CSI driver", "${ENDPOINT}"}},
+		"no gRPC":                    {func(l net.Listener) { _ = http.Serve(l, http.NotFoundHandler()) }, nil, []string{"GetPluginInfo", "try: "}},
 		"silent": {func(l net.Listener) {
 			var open []net.Conn // one that nothing refers to would be closed
 			for {
@@ -91,7 +94,7 @@ func TestIdentify(t *testing.T) {
 			for _, c := range open {
 				c.Close()
 			}
-		}, false, []string{"GetPluginInfo", "speaks no gRPC"}},
+		}, nil, []string{"GetPluginInfo", "speaks no gRPC"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -107,7 +110,7 @@ func TestIdentify(t *testing.T) {
 			t.Cleanup(func() { l.Close(); os.RemoveAll(dir) })
 			go c.serve(l)
 			began := time.Now()
-			err = Identify(t.Context(), path, "d", c.controller, 0.05)
+			err = Identify(t.Context(), path, "d", c.wanted, 0.05)
 			if (err == nil) != (c.want == nil) {
 				t.Fatalf("want %q, got %v", c.want, err)
 			}

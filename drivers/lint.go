@@ -33,7 +33,7 @@ node:                   # one process per node; a program with a slash counts fr
   # ready: probe        # wait until Probe says ready; socket (the default) waits until it listens
 # controller:           # one process per cluster; without it each node's process serves controller calls for its own node
 #   command: [./%[1]s, --controller, "--endpoint=${ENDPOINT}", "--drivername=${DRIVER_NAME}", "--backend=${BACKEND}"]
-# volumes: {parameters: {type: fast}}      # of a StorageClass, where the driver makes volumes; or handles: [vol-1, vol-2, ...]
+# volumes: {provisioning: dynamic, parameters: {type: fast}} # of a StorageClass: external-provisioner makes them; or static, or handles: [vol-1, ...]
 # causes:               # with limit: own, how driver check changes what the driver sees: a command, or an http call
 #   limit: {http: {url: "http://127.0.0.1:9000/nodes/${NODE_ID}", body: '{"max": ${LIMIT}}'}}
 #   outage: {begin: {command: [./quota, stop]}, end: {command: [./quota, start]}}

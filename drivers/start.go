@@ -32,8 +32,8 @@ func (d *Definition) ControllerStart() Start { return d.controller.start }
 const identifyLimit = 15 * time.Second
 
 // Identify looks whether what serves on a socket is the driver that was started: a CSI driver, under the name that it was given and, where controller says
-// that it is asked to attach, one that attaches. scale stretches the time that an answer may take. Each error says what to try.
-func Identify(ctx context.Context, socket, name string, controller bool, scale float64) error {
+// that it has a controller, one that does what is wanted of it. scale stretches the time that an answer may take. Each error says what to try.
+func Identify(ctx context.Context, socket, name string, wanted []Wanted, scale float64) error {
 	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err
@@ -68,7 +68,7 @@ func Identify(ctx context.Context, socket, name string, controller bool, scale f
 		return fmt.Errorf("GetPluginInfo: want the name that it was given, %q, got %q: the external-attacher goes by it\n"+
 			"  try: pass ${DRIVER_NAME} to it, such as --drivername=${DRIVER_NAME}", name, info.GetName())
 	}
-	if !controller {
+	if len(wanted) == 0 {
 		return nil
 	}
 	var plugin *csi.GetPluginCapabilitiesResponse
@@ -93,13 +93,33 @@ func Identify(ctx context.Context, socket, name string, controller bool, scale f
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(caps.GetCapabilities(), func(c *csi.ControllerServiceCapability) bool {
-		return c.GetRpc().GetType() == csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME
-	}) {
-		return errors.New("ControllerGetCapabilities: want PUBLISH_UNPUBLISH_VOLUME, got none: a driver that attaches nothing has no attach capacity\n" +
-			"  try: the flag that turns attaching on, such as --enable-attach")
+	for _, w := range wanted {
+		if !slices.ContainsFunc(caps.GetCapabilities(), func(c *csi.ControllerServiceCapability) bool { return c.GetRpc().GetType() == w.capability }) {
+			return fmt.Errorf("ControllerGetCapabilities: want %s, got none: %s\n  try: %s", w.capability, w.why, w.try)
+		}
 	}
 	return nil
+}
+
+// Wanted is a capability that a controller must have.
+type Wanted struct {
+	capability csi.ControllerServiceCapability_RPC_Type
+	why, try   string
+}
+
+// Wanted is what the definition asks of the process that serves controller calls.
+func (d *Definition) Wanted() []Wanted {
+	all := []Wanted{{
+		csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME,
+		"a driver that attaches nothing has no attach capacity", "the flag that turns attaching on, such as --enable-attach",
+	}}
+	if d.Dynamic() {
+		all = append(all, Wanted{
+			csi.ControllerServiceCapability_RPC_CREATE_DELETE_VOLUME,
+			"external-provisioner ends beside a driver that makes no volumes", "volumes: {provisioning: static} in its definition",
+		})
+	}
+	return all
 }
 
 // Check is nil once the process that serves on a socket, given by its path, is ready.

@@ -70,7 +70,6 @@ var judgedBy = map[string][]string{
 	"recovery-steps":         {"gradual-recovery"},
 	"several-claims":         {"bind-within-seen", "detach-requeues"},
 	"shared-claim":           {"bind-within-seen"},
-	"statefulset-restart":    {"bind-within-seen", "detach-requeues"},
 }
 
 // onlyKubernetes are specs of rules of the API server, or of a component's command line: only another Kubernetes fails them.

@@ -35,7 +35,7 @@ func binariesCommand() *cobra.Command {
 			return o, usageError{err}
 		}
 		o.Kubernetes = known.Version
-		if _, err := binaries.Select(known, components); err != nil {
+		if _, err := binaries.Select(known, versions.Embedded().Provisioner(), components); err != nil {
 			return o, usageError{err}
 		}
 		return o, nil

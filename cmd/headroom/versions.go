@@ -89,9 +89,13 @@ func (v *versionFlags) choose(o *run.Options) error {
 
 // findVersion is the version of a component that a person means.
 func findVersion(component, text string) (versions.Version, error) {
-	if component == versions.AttacherComponent {
+	switch component {
+	case versions.AttacherComponent:
 		a, err := versions.Embedded().FindAttacher(text)
 		return a.Version, err
+	case versions.ProvisionerComponent:
+		p, err := versions.Embedded().FindProvisioner(text)
+		return p.Version, err
 	}
 	r, err := versions.Embedded().Find(text)
 	return r.Version, err

@@ -12,7 +12,7 @@ import (
 
 func TestVersionFlags(t *testing.T) {
 	v := versionFlags{
-		kubernetes: "1.36", components: []string{"kubelet=1.35", "csi-attacher=v4.11.0"},
+		kubernetes: "1.36", components: []string{"kubelet=1.35", "csi-attacher=v4.11.0", "csi-provisioner=5.3"},
 		gates: []string{"csi-attacher/" + versions.MutableCSINodeAllocatableCount + "=true", "kubelet/X=false", "kubelet/X=false"},
 	}
 	var o run.Options
@@ -20,7 +20,7 @@ func TestVersionFlags(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := run.Options{
-		Kubernetes: "v1.36.3", Components: map[string]versions.Version{"kubelet": "v1.35.4", "csi-attacher": "v4.11.0"},
+		Kubernetes: "v1.36.3", Components: map[string]versions.Version{"kubelet": "v1.35.4", "csi-attacher": "v4.11.0", "csi-provisioner": "v5.3.0"},
 		Gates: map[string]map[string]bool{"csi-attacher": {versions.MutableCSINodeAllocatableCount: true}, "kubelet": {"X": false}},
 	}
 	if !reflect.DeepEqual(o, want) {
@@ -34,6 +34,7 @@ func TestVersionFlags(t *testing.T) {
 		{versionFlags{components: []string{"kubelet"}}, `--component "kubelet": want COMPONENT=VERSION`},
 		{versionFlags{components: []string{"=1.35"}}, `want COMPONENT=VERSION`},
 		{versionFlags{components: []string{"kubelet=1.20"}}, `--component "kubelet=1.20": kubernetes minor release "1.20" is not known`},
+		{versionFlags{components: []string{"csi-provisioner=5.1"}}, `external-provisioner version "v5.1" is not known; known: v5.3.0`},
 		{versionFlags{components: []string{"csi-attacher=4.9"}}, `external-attacher version "v4.9" is not known; known: v4.11.0`},
 		{versionFlags{components: []string{"kubelet=1.35", "kubelet=1.34"}}, `kubelet has version v1.35.4 already`},
 		{versionFlags{gates: []string{"MutableCSINodeAllocatableCount=true"}}, `want COMPONENT/GATE=true or false`},

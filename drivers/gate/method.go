@@ -15,6 +15,7 @@ import (
 const (
 	nodeGetInfo   = "NodeGetInfo"
 	getPluginInfo = "GetPluginInfo"
+	createVolume  = "CreateVolume"
 )
 
 // method is what is known of a called method.
@@ -62,6 +63,9 @@ func (m method) request(f frame, body *history.CSICall) {
 		return
 	}
 	body.Volume, body.NodeID = stringField(msg, "volume_id"), stringField(msg, "node_id")
+	if m.name == createVolume {
+		body.Name = stringField(msg, "name")
+	}
 }
 
 func stringField(m protoreflect.Message, name protoreflect.Name) string {
@@ -82,6 +86,11 @@ func (m method) answer(f frame, body *history.CSICall) {
 		var info csi.NodeGetInfoResponse
 		if proto.Unmarshal(f.bytes, &info) == nil {
 			body.NodeID, body.MaxVolumes = info.NodeId, &info.MaxVolumesPerNode
+		}
+	case createVolume:
+		var made csi.CreateVolumeResponse
+		if proto.Unmarshal(f.bytes, &made) == nil {
+			body.Volume = made.GetVolume().GetVolumeId()
 		}
 	case getPluginInfo:
 		var info csi.GetPluginInfoResponse

@@ -10,6 +10,7 @@ import (
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"headroom/drivers/steady/policy"
 	"headroom/e2e/framework/history"
@@ -177,5 +178,38 @@ func TestOldVersionServes(t *testing.T) {
 		if got := count(t, startRelease(t, persona, b, dir, 1)); got != want {
 			t.Errorf("%q, release 1 again: want %d, got %d", persona, want, got)
 		}
+	}
+}
+
+// TestVolumesOfPersonas compares what becomes of a volume with what the reference driver makes of it.
+func TestVolumesOfPersonas(t *testing.T) {
+	create := &csi.CreateVolumeRequest{Name: "v", VolumeCapabilities: []*csi.VolumeCapability{{
+		AccessMode: &csi.VolumeCapability_AccessMode{Mode: csi.VolumeCapability_AccessMode_SINGLE_NODE_WRITER},
+		AccessType: &csi.VolumeCapability_Mount{Mount: &csi.VolumeCapability_MountVolume{}},
+	}}}
+	for persona, want := range map[string]struct {
+		made, deleted codes.Code
+		gone          []string
+	}{
+		"":              {codes.OK, codes.OK, []string{"v"}},
+		"create-fails":  {codes.Internal, codes.OK, []string{"v"}},
+		"create-hangs":  {codes.DeadlineExceeded, codes.OK, []string{"v"}},
+		"delete-leaks":  {codes.OK, codes.OK, nil},
+		"no-jitter":     {codes.OK, codes.OK, []string{"v"}}, // a wrong policy leaves volumes alone
+		"stale-cache":   {codes.OK, codes.OK, []string{"v"}}, // and so does a wrong reading of the backend
+		"all-internal":  {codes.OK, codes.OK, []string{"v"}},
+		"node-id-drift": {codes.OK, codes.OK, []string{"v"}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			b := eight()
+			d := start(t, persona, b)
+			ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+			defer cancel()
+			_, made := d.CreateVolume(ctx, create)
+			_, deleted := d.DeleteVolume(context.Background(), &csi.DeleteVolumeRequest{VolumeId: "v"})
+			if status.Code(made) != want.made || status.Code(deleted) != want.deleted || !slices.Equal(b.deleted, want.gone) {
+				t.Errorf("%q: want %s, %s, deleted %q, got %v, %v, %q", persona, want.made, want.deleted, want.gone, made, deleted, b.deleted)
+			}
+		})
 	}
 }

@@ -28,6 +28,8 @@ type Persona struct {
 	Try []string
 	// MayAlso are invariants and specs that may fail as well.
 	MayAlso []string
+	// Dynamic says that it takes a driver whose volumes external-provisioner makes.
+	Dynamic bool
 	// Mistakes makes the hooks of one instance of the driver; see steady.Mistakes.
 	Mistakes func() steady.Mistakes
 }

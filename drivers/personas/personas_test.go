@@ -24,6 +24,8 @@ type backend struct {
 	quota  history.Quota
 	err    error
 	tokens []string
+	// deleted are the volumes that were taken away.
+	deleted []string
 }
 
 func (b *backend) Get(context.Context, string) (history.Quota, error) {
@@ -40,6 +42,13 @@ func (b *backend) AttachToken(_ context.Context, _, _ string, _ bool, _, token s
 }
 
 func (b *backend) Detach(context.Context, string, string) error { return b.err }
+
+func (b *backend) CreateVolume(context.Context, string) error { return b.err }
+
+func (b *backend) DeleteVolume(_ context.Context, volume string) error {
+	b.deleted = append(b.deleted, volume)
+	return b.err
+}
 
 // eight is a backend with room for 8 volumes.
 func eight() *backend { return &backend{quota: history.Quota{Limit: 8}} }

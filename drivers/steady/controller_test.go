@@ -85,6 +85,8 @@ func (r refusing) Attach(context.Context, string, string, bool, string) (history
 	return history.Quota{}, r.err
 }
 func (r refusing) Detach(context.Context, string, string) error { return r.err }
+func (r refusing) CreateVolume(context.Context, string) error   { return r.err }
+func (r refusing) DeleteVolume(context.Context, string) error   { return r.err }
 
 func TestCodesThatTheFixtureDoesNotGive(t *testing.T) {
 	cases := map[string]struct {

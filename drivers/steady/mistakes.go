@@ -23,6 +23,9 @@ type Mistakes struct {
 	Lease func(dir string, release int64, holds bool, right *csi.NodeGetInfoResponse) *csi.NodeGetInfoResponse
 	// Code changes the code of a failed ControllerPublishVolume; cause is the backend's error where it came to ask, right the right code.
 	Code func(cause error, right codes.Code) codes.Code
+	// Create and Delete are called in the place of what makes a volume in the backend, and of what takes it away. do does what is right; an error is a gRPC
+	// status.
+	Create, Delete func(ctx context.Context, do func() error) error
 }
 
 // Of returns the configuration and backend as the mistakes have them.

@@ -45,7 +45,7 @@ func TestIdentityAndCapabilities(t *testing.T) {
 			t.Fatalf("want a plain driver, got %v, %v", c, err)
 		}
 		c, err := csi.NewControllerClient(conn).ControllerGetCapabilities(bounded(t), &csi.ControllerGetCapabilitiesRequest{})
-		if err != nil || len(c.Capabilities) != 2 {
+		if err != nil || len(c.Capabilities) != 3 {
 			t.Fatalf("controller capabilities %v, %v", c, err)
 		}
 	}

@@ -1,13 +1,13 @@
 // Package steady is the reference CSI driver: one that does everything right that attach capacity asks of a driver.
 //
-// It serves Identity, Controller (publish and unpublish) and Node (bind mounts of a folder per volume) of CSI v1, without staging. How many
+// It serves Identity, Controller (create and delete, publish and unpublish) and Node (bind mounts of a folder per volume) of CSI v1, without staging. How many
 // volumes a node takes is decided by the package policy and asked for in NodeGetInfo; whether one more volume may be attached is decided by
 // the backend, at each attach. Its errors carry the code that the CSI specification gives them (codes.go).
 //
 // Controller and node are one program, in one process or in two. A controller of its own process cannot tell the nodes' policies of a refused
 // attach, so each policy also reads it from the quota itself: a node that the backend counts as full is one where an attach is refused.
 //
-// It creates and deletes no volumes, takes no snapshots, expands nothing, and formats no file system. The optional Mistakes make a broken
+// Volumes are the backend's, by name and without content there. It takes no snapshots, expands nothing, and formats no file system. The optional Mistakes make a broken
 // driver of it; that is all that the package knows of them.
 package steady
 
@@ -40,6 +40,8 @@ type Backend interface {
 	policy.Backend
 	Attach(ctx context.Context, node, volume string, readOnly bool, secret string) (history.Quota, error)
 	Detach(ctx context.Context, node, volume string) error
+	CreateVolume(ctx context.Context, volume string) error
+	DeleteVolume(ctx context.Context, volume string) error
 }
 
 // Mode is which services a process serves beside Identity.

@@ -236,6 +236,39 @@ func refused(reason string) history.Backend {
 	return history.Backend{Decision: history.Refused, Reason: reason, Status: 409, Quota: &history.Quota{Attached: 2, Limit: 2}}
 }
 
+// create writes a CreateVolume at the driver that is answered took seconds later, volume with what is named.
+func (s *script) create(at, took float64, name string, code uint32) {
+	s.csi(at, took, "csi/controller/d", s.op(), "CreateVolume", history.DriverSide, phaseOf(code),
+		history.CSICall{Name: name}, history.CSICall{Name: name, Volume: map[bool]string{true: name}[code == 0], Code: code, Message: "make"})
+}
+
+// remove writes a DeleteVolume.
+func (s *script) remove(at float64, volume string, code uint32) {
+	s.csi(at, 0.1, "csi/controller/d", s.op(), "DeleteVolume", history.DriverSide, phaseOf(code),
+		history.CSICall{Volume: volume}, history.CSICall{Volume: volume, Code: code, Message: "delete"})
+}
+
+// phaseOf is how a call ends with a code: nobody knows what became of one that came to its deadline.
+func phaseOf(code uint32) history.Phase {
+	switch code {
+	case 0:
+		return history.OK
+	case 4:
+		return history.Unknown
+	}
+	return history.Fail
+}
+
+// stored writes a create or a delete in the backend.
+func (s *script) stored(at float64, operation, volume string, done bool) {
+	op, b, phase := s.op(), history.Backend{Volume: volume, Decision: history.Accepted, Status: 200}, history.OK
+	if !done {
+		b, phase = history.Backend{Volume: volume, Reason: history.ReasonUnavailable, Fault: "error", Status: 503}, history.Fail
+	}
+	s.add(at, history.Event{Source: "backend", Phase: history.Invoke, Op: op, Key: operation}, history.Backend{Volume: volume})
+	s.add(at+0.005, history.Event{Source: "backend", Phase: phase, Op: op, Key: operation}, b)
+}
+
 // publish writes a ControllerPublishVolume at the driver from at to at+0.1.
 func (s *script) publish(at float64, volume string, code uint32) {
 	phase := history.OK

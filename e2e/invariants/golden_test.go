@@ -18,7 +18,7 @@ const goldenDir = "../../fixtures/histories"
 
 // TestGoldenFiles keeps the files and the scripts that they were written from equal.
 func TestGoldenFiles(t *testing.T) {
-	for _, g := range slices.Concat(driverGoldens, capacityGoldens, kubeletGoldens, schedulerGoldens, cleanupGoldens, upgradeGoldens) {
+	for _, g := range slices.Concat(driverGoldens, capacityGoldens, kubeletGoldens, schedulerGoldens, cleanupGoldens, upgradeGoldens, volumeGoldens) {
 		s := newScript()
 		g.write(s)
 		path := filepath.Join(goldenDir, g.invariant, g.file+".jsonl")

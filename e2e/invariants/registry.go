@@ -10,7 +10,7 @@ func All() []Invariant {
 		conditionalWrites, csiNodeOwned, errorCodeFaithful, kubeletRestartKeeps, noGhost, noStaleOverwriteKubelet, onlyCapacityRefreshes,
 		periodChangeApplies, rejectionAccounted, rejectionFinal, survivesGarbage, tickErrorKeeps, writeBudget,
 		bindWithinSeen, detachRequeues, growthRequeues, noCollateral, noFlushNeeded, noLeakedAttachment, pendingIsExplained, recoversAfterHeal,
-		rejectionCleansUp, swapInTime, upgradeSparesPods,
+		rejectionCleansUp, swapInTime, upgradeSparesPods, volumeDeleted, volumeMade,
 	}
 	slices.SortFunc(all, func(a, b Invariant) int {
 		if a.Name < b.Name {

@@ -33,6 +33,9 @@ type expectation struct {
 	mayAlso []string
 }
 
+// dynamicControl are the specs of the reference driver with dynamic volumes, where a persona of it is chosen: a claim of each kind.
+var dynamicControl = expectation{driver: "steady-dynamic", specs: []string{"ephemeral-volume", "several-claims", "statefulset-restart"}}
+
 // table is the reference driver and the personas chosen. Beside all personas the reference driver runs all specs, beside a few it is their control
 // and runs just theirs: `make e2e` runs it on all.
 func table(t *testing.T) []expectation {
@@ -44,10 +47,14 @@ func table(t *testing.T) []expectation {
 	if *chosen != "all" {
 		rows[0].specs = specsOf(t, names)
 	}
+	dynamic := false
 	for _, name := range names {
 		p, err := personas.Find(name)
 		if err != nil {
 			t.Fatal(err)
+		}
+		if p.Dynamic && !dynamic {
+			rows, dynamic = append(rows, dynamicControl), true
 		}
 		rows = append(rows, expectation{driver: name, specs: p.Try, exit: 1, root: p.Root, mayAlso: p.MayAlso})
 	}

@@ -80,7 +80,9 @@ func spec(ctx context.Context, r run.Requirement) {
 		session.NoteDriverDown(r, err)
 		ginkgo.Fail(err.Error())
 	}
-	err = attempt(limited, r, b)
+	if err = attempt(limited, r, b); err == nil {
+		err = b.Reclaim(ctx)
+	}
 	session.EndSpec(r, run.Outcome{Scope: b.Scope, Failure: err})
 	skipped := errors.As(err, &unsupported)
 	if err != nil && !skipped {

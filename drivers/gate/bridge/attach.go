@@ -51,7 +51,8 @@ func (b *Bridge) attachInDriver(
 	at := place{node: r.NodeId, handle: r.VolumeId}
 	var v volume
 	var err error
-	if b.opts.Volumes && whole {
+	handled := whole && b.handled(r.VolumeId)
+	if handled {
 		if v, err = b.volume(ctx, at, r.VolumeCapability, controller); err != nil {
 			return nil, err
 		}
@@ -61,7 +62,7 @@ func (b *Bridge) attachInDriver(
 		return nil, err
 	}
 	answer, err := controller.ControllerPublishVolume(ctx, r)
-	if err == nil && b.opts.Volumes && whole {
+	if err == nil && handled {
 		answer.PublishContext = v.pack(at.handle, answer.PublishContext)
 	}
 	return answer, err
@@ -86,7 +87,7 @@ func (b *Bridge) detach(
 		if v, ok := b.made[at]; ok {
 			r.VolumeId = v.id
 		} else {
-			unmade = b.opts.Volumes && (b.creates == nil || *b.creates)
+			unmade = b.opts.Volumes && !b.provisioned[at.handle] && (b.creates == nil || *b.creates)
 		}
 	})
 	answer := &csi.ControllerUnpublishVolumeResponse{}

@@ -6,7 +6,7 @@
 //   - Quota: NodeGetInfo answers what a policy of the reference driver's kind makes of the quota backend, and an attach takes a slot in the backend before
 //     the driver is asked. What is judged of a limit then is the bridge's, never the driver's.
 //   - Volumes: a handle of a spec becomes a volume that CreateVolume makes where it is attached first, under the handle as its name. A driver without
-//     CreateVolume gets handles as they are.
+//     CreateVolume gets handles as they are. What an external-provisioner asks for is the driver's own: the bridge only makes it known to the backend.
 //   - Node ids: a driver that cannot be told its node id is called by its own, and Kubernetes sees the node's name.
 //
 // It deletes no volumes: they go with the driver's state. It keeps what it knows in memory, which outlives the driver's processes.
@@ -31,6 +31,8 @@ import (
 type Backend interface {
 	Attach(ctx context.Context, node, volume string, readOnly bool, secret string) (history.Quota, error)
 	Detach(ctx context.Context, node, volume string) error
+	CreateVolume(ctx context.Context, volume string) error
+	DeleteVolume(ctx context.Context, volume string) error
 }
 
 // Options say what the driver lacks.
@@ -59,6 +61,8 @@ type Bridge struct {
 	// made are the driver's volumes by node and handle; nodeIDs the driver's own ids by node.
 	made    map[place]volume
 	nodeIDs map[string]string
+	// provisioned are the ids of volumes that others asked the driver to make.
+	provisioned map[string]bool
 	// attached are the attachments that both the backend and the driver have.
 	attached map[place]bool
 	// published are the target paths on the node, with their handles.
@@ -70,7 +74,10 @@ type place struct{ node, handle string }
 
 // New makes a stage.
 func New(o Options) *Bridge {
-	return &Bridge{opts: o, made: map[place]volume{}, nodeIDs: map[string]string{}, attached: map[place]bool{}, published: map[string]string{}}
+	return &Bridge{
+		opts: o, made: map[place]volume{}, nodeIDs: map[string]string{}, provisioned: map[string]bool{}, attached: map[place]bool{},
+		published: map[string]string{},
+	}
 }
 
 // Handles implements gate.Stage.
@@ -80,6 +87,8 @@ func (b *Bridge) Handles(method string) bool {
 		return b.opts.Policy != nil || b.opts.NodeIDs
 	case "ControllerPublishVolume", "ControllerUnpublishVolume":
 		return b.opts.Backend != nil || b.opts.Volumes || b.opts.NodeIDs
+	case "CreateVolume", "DeleteVolume":
+		return b.opts.Backend != nil || b.opts.Volumes
 	case "NodePublishVolume", "NodeUnpublishVolume":
 		return b.opts.Policy != nil || b.opts.Volumes
 	case "NodeStageVolume", "NodeUnstageVolume", "NodeGetVolumeStats", "NodeExpandVolume":
@@ -94,6 +103,10 @@ func (b *Bridge) Handle(ctx context.Context, method string, req proto.Message, d
 	switch r := req.(type) {
 	case *csi.NodeGetInfoRequest:
 		return b.info(ctx, r, node)
+	case *csi.CreateVolumeRequest:
+		return b.create(ctx, r, controller)
+	case *csi.DeleteVolumeRequest:
+		return b.remove(ctx, r, controller)
 	case *csi.ControllerPublishVolumeRequest:
 		return b.attach(ctx, r, controller, node)
 	case *csi.ControllerUnpublishVolumeRequest:

@@ -84,6 +84,11 @@ func (p *plain) CreateVolume(_ context.Context, r *csi.CreateVolumeRequest) (*cs
 	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: p.made[r.Name], VolumeContext: map[string]string{"made": "yes"}}}, nil
 }
 
+func (p *plain) DeleteVolume(_ context.Context, r *csi.DeleteVolumeRequest) (*csi.DeleteVolumeResponse, error) {
+	p.note(&p.calls, "delete %s", r.VolumeId)
+	return &csi.DeleteVolumeResponse{}, nil
+}
+
 func (p *plain) ControllerPublishVolume(_ context.Context, r *csi.ControllerPublishVolumeRequest) (*csi.ControllerPublishVolumeResponse, error) {
 	p.note(&p.calls, "attach %s to %s %v", r.VolumeId, r.NodeId, r.VolumeContext)
 	p.mu.Lock()
@@ -333,6 +338,35 @@ func TestBridgeWithoutQuota(t *testing.T) {
 		t.Error(err)
 	}
 	r.want(t, "the driver's calls", r.seen(&r.calls), []string{"attach v1 to " + ownNode + " map[share:s]", "detach v9 from " + ownNode})
+}
+
+// TestBridgeBesideAProvisioner shows volumes that others ask for: the driver gets its own ids, and the backend knows them as long as they are there.
+func TestBridgeBesideAProvisioner(t *testing.T) {
+	r := newRig(t, 2, func(*bridge.Options) {})
+	made, err := r.control.CreateVolume(t.Context(), &csi.CreateVolumeRequest{Name: "pvc-1", VolumeCapabilities: []*csi.VolumeCapability{mounted}})
+	if err != nil || made.GetVolume().GetVolumeId() != "id-1" {
+		t.Fatalf("CreateVolume: want the driver's answer, got %v, %v", made, err)
+	}
+	publish, code := r.attach(t, "id-1")
+	r.want(t, "attach", code, codes.OK)
+	r.want(t, "publish context", publish, map[string]string{"device": "d1"})
+	_, code = r.attach(t, "v1")
+	r.want(t, "attach of a handle of Headroom's", code, codes.OK)
+	if _, err := r.control.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "id-1"}); status.Code(err) != codes.FailedPrecondition {
+		t.Errorf("DeleteVolume while the backend has it attached: want %s, got %v", codes.FailedPrecondition, err)
+	}
+	if _, err := r.control.ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "id-1", NodeId: "n1"}); err != nil {
+		t.Error(err)
+	}
+	if _, err := r.control.DeleteVolume(t.Context(), &csi.DeleteVolumeRequest{VolumeId: "id-1"}); err != nil {
+		t.Error(err)
+	}
+	r.want(t, "the driver's calls", r.seen(&r.calls), []string{
+		"create pvc-1 map[]", "attach id-1 to " + ownNode + " map[]", "create v1 map[type:fast]", "attach id-2 to " + ownNode + " map[made:yes]",
+		"delete id-1", "detach id-1 from " + ownNode, "delete id-1",
+	})
+	_, code = r.attach(t, "id-1")
+	r.want(t, "attach of what is gone", code, codes.NotFound)
 }
 
 // TestBridgeRecord shows that the history has one call of the driver, as Kubernetes sees it, however many the bridge made.

@@ -8,6 +8,8 @@ import (
 	"github.com/container-storage-interface/spec/lib/go/csi"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"headroom/drivers/steady"
 )
 
 // volumeSize is what is asked of CreateVolume, in bytes: the claims of specs ask for as much.
@@ -66,6 +68,44 @@ func (b *Bridge) volume(ctx context.Context, at place, capability *csi.VolumeCap
 	}
 	b.note(func() { b.made[at] = v })
 	return v, nil
+}
+
+// create lets the driver make a volume that an external-provisioner asks for. The backend gets to know it, for attaches.
+func (b *Bridge) create(ctx context.Context, r *csi.CreateVolumeRequest, controller csi.ControllerClient) (*csi.CreateVolumeResponse, error) {
+	answer, err := controller.CreateVolume(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	id := answer.GetVolume().GetVolumeId()
+	if b.opts.Backend != nil && id != "" {
+		if err := b.opts.Backend.CreateVolume(ctx, id); err != nil {
+			return nil, status.Error(steady.CodeOf(ctx, err), err.Error())
+		}
+	}
+	b.note(func() { b.provisioned[id] = true })
+	return answer, nil
+}
+
+// remove lets the driver delete a volume, which the backend then forgets.
+func (b *Bridge) remove(ctx context.Context, r *csi.DeleteVolumeRequest, controller csi.ControllerClient) (*csi.DeleteVolumeResponse, error) {
+	answer, err := controller.DeleteVolume(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	if b.opts.Backend != nil && r.VolumeId != "" {
+		if err := b.opts.Backend.DeleteVolume(ctx, r.VolumeId); err != nil {
+			return nil, status.Error(steady.CodeOf(ctx, err), err.Error())
+		}
+	}
+	b.note(func() { delete(b.provisioned, r.VolumeId) })
+	return answer, nil
+}
+
+// handled says whether a handle stands for a volume that the bridge makes; others are the driver's ids.
+func (b *Bridge) handled(handle string) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.opts.Volumes && !b.provisioned[handle]
 }
 
 // pack adds what a node must know to the publish context.

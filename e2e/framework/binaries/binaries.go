@@ -9,6 +9,7 @@
 package binaries
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -30,6 +31,8 @@ type Options struct {
 	Kubernetes versions.Version
 	// Attacher is a release of external-attacher other than the one that goes with Kubernetes, one of kind-configs/versions.yaml.
 	Attacher versions.Version
+	// Provisioner is a release of external-provisioner other than the newest, one of kind-configs/versions.yaml.
+	Provisioner versions.Version
 	// Components are names such as "kubelet"; none means all of the release.
 	Components []string
 	// From says where what is missing comes from.
@@ -228,7 +231,12 @@ func prepare(ctx context.Context, o Options) (*prepared, error) {
 		}
 		p.release.Attacher = o.Attacher
 	}
-	set, err := Select(p.release, o.Components)
+	table := versions.Embedded()
+	provisioner := cmp.Or(o.Provisioner, table.Provisioner())
+	if _, err := table.LookupProvisioner(provisioner); err != nil {
+		return nil, err
+	}
+	set, err := Select(p.release, provisioner, o.Components)
 	if err != nil {
 		return nil, err
 	}

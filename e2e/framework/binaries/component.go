@@ -62,6 +62,19 @@ func Of(r versions.Release) Set {
 	})
 }
 
+// OfDriver returns what runs beside a driver only where its definition asks for it: external-provisioner, at the version given.
+func OfDriver(provisioner versions.Version) Set {
+	const module = "github.com/kubernetes-csi/external-provisioner/v5"
+	return Set{{
+		Name:    versions.ProvisionerComponent,
+		Version: provisioner,
+		Module:  module,
+		Package: module + "/cmd/" + versions.ProvisionerComponent,
+		Stamps:  []string{"main.version=" + provisioner.String()},
+		Says:    provisioner.String(),
+	}}
+}
+
 // kubernetesModule is the Go module of Kubernetes itself.
 const kubernetesModule = "k8s.io/kubernetes"
 

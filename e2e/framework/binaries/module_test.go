@@ -5,6 +5,7 @@ import (
 	"go/token"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -212,20 +213,20 @@ func TestSaysAsksAsTheProgramWantsToBeAsked(t *testing.T) {
 }
 
 func TestNodeComponentsAreKnownByName(t *testing.T) {
-	r := versions.Default()
-	all, err := Select(r, nil)
+	r, provisioner := versions.Default(), versions.Embedded().Provisioner()
+	all, err := Select(r, provisioner, nil)
 	if err != nil || len(all) != len(Of(r)) {
 		t.Fatalf("no names: want the local cluster's %d components, got %d (error: %v)", len(Of(r)), len(all), err)
 	}
-	some, err := Select(r, []string{"ptp", "kubeadm", "kubelet"})
-	if got := strings.Join(some.Names(), " "); err != nil || got != "kubelet kubeadm ptp" {
-		t.Errorf("want kubelet kubeadm ptp, got %q (error: %v)", got, err)
+	some, err := Select(r, provisioner, []string{"csi-provisioner", "ptp", "kubeadm", "kubelet"})
+	if got := strings.Join(some.Names(), " "); err != nil || got != "kubelet kubeadm ptp csi-provisioner" {
+		t.Errorf("want kubelet kubeadm ptp csi-provisioner, got %q (error: %v)", got, err)
 	}
-	if _, err := Select(r, []string{"kubeadmin"}); err == nil || !strings.Contains(err.Error(), "containerd") {
+	if _, err := Select(r, provisioner, []string{"kubeadmin"}); err == nil || !strings.Contains(err.Error(), "containerd") {
 		t.Errorf("want an error that lists containerd, got %v", err)
 	}
 	seen := map[string]bool{}
-	for _, c := range append(Of(r), OfNode(r)...) {
+	for _, c := range slices.Concat(Of(r), OfNode(r), OfDriver(provisioner)) {
 		if seen[c.Name] || c.Says == "" || c.Package == "" {
 			t.Errorf("component %+v: want a name of its own, a package and what it says", c)
 		}

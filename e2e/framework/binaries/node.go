@@ -2,6 +2,7 @@ package binaries
 
 import (
 	"path"
+	"slices"
 
 	"headroom/e2e/framework/versions"
 )
@@ -71,11 +72,11 @@ func OfNode(r versions.Release) Set {
 	return set
 }
 
-// Select returns the named components of a release, a node image's included; no names, those of Of. The error for an unknown name lists the known
-// ones.
-func Select(r versions.Release, names []string) (Set, error) {
+// Select returns the named components: of a release, a node image's included, and those that a driver may ask for; no names, those of Of. The error for
+// an unknown name lists the known ones.
+func Select(r versions.Release, provisioner versions.Version, names []string) (Set, error) {
 	if len(names) == 0 {
 		return Of(r), nil
 	}
-	return append(Of(r), OfNode(r)...).Select(names)
+	return slices.Concat(Of(r), OfNode(r), OfDriver(provisioner)).Select(names)
 }

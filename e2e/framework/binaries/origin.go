@@ -21,7 +21,7 @@ const (
 	FromCache Mode = "cache"
 	// FromMirror copies from a directory, or downloads from a URL, in the layout of the Kubernetes release site.
 	FromMirror Mode = "mirror"
-	// FromDownload downloads from the Kubernetes release site, and builds what that does not have: etcd and external-attacher.
+	// FromDownload downloads from the Kubernetes release site, and builds what that does not have: etcd, external-attacher and external-provisioner.
 	FromDownload Mode = "download"
 	// FromBuild builds from Go modules.
 	FromBuild Mode = "build"

@@ -39,7 +39,8 @@ type Cluster interface {
 	AddNode(context.Context, NodeSpec) error
 	// RemoveNode stops a node and deletes its Node object. Removing a node that is gone is no error.
 	RemoveNode(ctx context.Context, name string) error
-	// AddDriver starts what a driver needs once a cluster: its controller and an external-attacher. The CSIDriver object is the caller's.
+	// AddDriver starts what a driver needs once a cluster: its controller, an external-attacher, and an external-provisioner where the definition has dynamic
+	// volumes. The CSIDriver object is the caller's.
 	AddDriver(context.Context, DriverSpec) error
 	// RemoveDriver stops it again. Nodes that run the driver go first.
 	RemoveDriver(ctx context.Context, name string) error
@@ -112,7 +113,7 @@ const (
 )
 
 // Component is one part of a cluster: "etcd", "kube-apiserver", "kube-scheduler", "kubelet@n1", "driver@n1/<driver>",
-// "csi-attacher@<driver>", "driver-controller@<driver>".
+// "csi-attacher@<driver>", "csi-provisioner@<driver>", "driver-controller@<driver>".
 type Component interface {
 	ID() string
 	Version() versions.Version

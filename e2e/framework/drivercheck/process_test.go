@@ -86,6 +86,9 @@ var caughtBy = map[string][]string{
 
 // needCluster are the personas whose mistake no single driver shows, with the reason.
 var needCluster = map[string]string{
+	"create-fails":       "volumes are Headroom's backend's here: an external-provisioner asks for them",
+	"create-hangs":       "volumes are Headroom's backend's here: an external-provisioner asks for them",
+	"delete-leaks":       "volumes are Headroom's backend's here: an external-provisioner asks for their end",
 	"no-jitter":          "asking at the kubelet's moment is wrong only where all kubelets have the same",
 	"old-version-serves": "it takes two releases of the driver on one node",
 }

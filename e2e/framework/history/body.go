@@ -54,8 +54,10 @@ const (
 type CSICall struct {
 	Side   Side   `json:"side"`
 	Driver string `json:"driver"`
-	// Volume is the volume handle, where the request has one.
+	// Volume is the volume handle, where the request has one, or the answer of CreateVolume.
 	Volume string `json:"volume,omitempty"`
+	// Name is what CreateVolume asks to call the volume.
+	Name string `json:"name,omitempty"`
 	// NodeID is the CSI node id: of the request for controller calls, of the answer for NodeGetInfo.
 	NodeID string `json:"nodeID,omitempty"`
 	// Code is the gRPC code of a completion; 0 is OK.
@@ -92,10 +94,11 @@ func (q Quota) Usable() int64 { return max(0, q.Limit-q.Foreign) }
 //	Key "fault"  observed   Fault is the mode for the node from now on, "" when healed
 //	Key "get"    invoke, then ok or fail   a quota query; Quota is what was answered
 //	Key "attach" / "detach" / "list"   the same; Reason says why not; Quota is the state after the decision
+//	Key "create" / "delete"            the same of a volume, without a node and a Quota
 type Backend struct {
 	Quota  *Quota `json:"quota,omitempty"`
 	Volume string `json:"volume,omitempty"`
-	// Decision is "accepted" or "refused" for attach and detach; "" where the backend never came to decide (a fault answered).
+	// Decision is "accepted" or "refused" for attach, detach, create and delete; "" where the backend never came to decide (a fault answered).
 	Decision string `json:"decision,omitempty"`
 	// Reason is one of the Reason constants when not accepted.
 	Reason string `json:"reason,omitempty"`
@@ -196,6 +199,7 @@ type Boundary string
 const (
 	Driver            Boundary = "driver"
 	Attacher          Boundary = "external-attacher"
+	Provisioner       Boundary = "external-provisioner"
 	Kubelet           Boundary = "kubelet"
 	Scheduler         Boundary = "scheduler"
 	APIServer         Boundary = "kube-apiserver"

@@ -45,6 +45,10 @@ type DriverParams struct {
 	Limit string `json:"limit,omitempty"`
 	// Releases says that the driver's process is told which release to play.
 	Releases bool `json:"releases,omitempty"`
+	// Dynamic says that external-provisioner makes and deletes the driver's volumes.
+	Dynamic bool `json:"dynamic,omitempty"`
+	// Parameters are those of the driver's StorageClass, with Dynamic.
+	Parameters map[string]string `json:"parameters,omitempty"`
 }
 
 // Limited says whether Headroom chooses the driver's limits, so that the quota backend knows the truth.

@@ -62,6 +62,10 @@ var Features = []Feature{
 		Requirements: []string{"aligned-periods"}, Invariants: []string{"query-budget", "phases-spread"},
 	},
 	{
+		Name: "DynamicVolumes", Doc: "makes and deletes the volumes that external-provisioner asks for",
+		Invariants: []string{"volume-made", "volume-deleted"},
+	},
+	{
 		Name: "Releases", Doc: "keeps an older release of itself from speaking for a newer one",
 		Requirements: []string{"driver-old-version"},
 	},

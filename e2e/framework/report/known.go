@@ -14,6 +14,7 @@ import (
 // kinds maps a boundary to the component whose version decides whether a known defect is in what ran. A driver or the harness is not upstream.
 var kinds = map[history.Boundary]string{
 	history.Attacher:          "csi-attacher",
+	history.Provisioner:       "csi-provisioner",
 	history.Kubelet:           "kubelet",
 	history.Scheduler:         "kube-scheduler",
 	history.APIServer:         "kube-apiserver",

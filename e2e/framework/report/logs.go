@@ -32,6 +32,7 @@ type Excerpt struct {
 var logNames = map[history.Boundary][]string{
 	history.Driver:            {"driver@NODE/*", "driver-controller@DRIVER.log"},
 	history.Attacher:          {"csi-attacher@DRIVER.log"},
+	history.Provisioner:       {"csi-provisioner@DRIVER.log"},
 	history.Kubelet:           {"kubelet@NODE.log"},
 	history.Scheduler:         {"kube-scheduler.log"},
 	history.APIServer:         {"kube-apiserver.log"},

@@ -74,7 +74,7 @@ type Reason struct {
 }
 
 // notOfTheLimit are the rows on drivers that are theirs also where the limit is the gate's.
-var notOfTheLimit = []string{"node-id-stable"}
+var notOfTheLimit = []string{"node-id-stable", "volume-made", "volume-deleted"}
 
 // OfTheGate says whether a row on drivers is on the gate, which has the limit in the driver's place.
 func OfTheGate(row, quota string, boundary history.Boundary) bool {

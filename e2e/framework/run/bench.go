@@ -118,6 +118,9 @@ func (s *Session) newBench(ctx context.Context, kept *Reservation, setup Setup) 
 		return b, cluster.Environment("make the namespace", err)
 	}
 	b.Set.Stretch = s.Stretch
+	if d := s.Header.Params.Driver; d.Dynamic {
+		b.Set.Dynamic = &workload.Dynamic{Parameters: d.Parameters}
+	}
 	return b, nil
 }
 
@@ -157,6 +160,26 @@ func (b *Bench) makeNodes(ctx context.Context) error {
 	}
 	all.Wait()
 	return errors.Join(errs...)
+}
+
+// Reclaim ends the spec's load and has the volumes of its claims deleted, where external-provisioner makes them. A volume that stays is a
+// *workload.ProvisionError; what else keeps them from going shows in Remove, and is for the invariants.
+func (b *Bench) Reclaim(ctx context.Context) error {
+	d := b.Header.Params.Driver
+	if !d.Dynamic {
+		return nil
+	}
+	if d.Limited() {
+		if err := b.Quota.Heal(ctx, b.Nodes...); err != nil {
+			return cluster.Environment("heal the backend", err)
+		}
+	}
+	err := b.Set.Reclaim(ctx)
+	var stays *workload.ProvisionError
+	if errors.As(err, &stays) && ctx.Err() == nil {
+		return err
+	}
+	return nil
 }
 
 // Remove takes the bench away: pods and volumes first, as a user would, then nodes, driver and quotas. It goes on after an error.

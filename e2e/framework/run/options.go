@@ -32,6 +32,9 @@ import (
 // DefaultSlack is what is added to every bound.
 const DefaultSlack = 2 * time.Second
 
+// DefaultDriver is the driver under test where none is named.
+const DefaultDriver = "steady"
+
 // Options say what to run.
 type Options struct {
 	// RunDir is where the run is recorded; it must be empty or not exist. "" means a new directory below runs/.
@@ -109,7 +112,7 @@ func check(o Options) (*plan, error) {
 		o.Out = io.Discard
 	}
 	if o.Driver == "" {
-		o.Driver = "steady"
+		o.Driver = DefaultDriver
 	}
 	p := &plan{Options: o}
 	var err error
@@ -187,6 +190,12 @@ func (p *plan) checkNewDriver() error {
 	}
 	if to.HasController() != p.definition.HasController() {
 		return &cluster.InputError{Err: fmt.Errorf("driver %q has a controller of its own: %t, and its new release %q: %t; want the same of both", p.definition.Name, p.definition.HasController(), to.Name, to.HasController())}
+	}
+	if to.Dynamic() != p.definition.Dynamic() {
+		return &cluster.InputError{
+			Err:    fmt.Errorf("driver %q has dynamic volumes: %t, and its new release %q: %t", p.definition.Name, p.definition.Dynamic(), to.Name, to.Dynamic()),
+			Remedy: "write the same volumes.provisioning into both definitions",
+		}
 	}
 	p.newRelease, err = absolute(p.NewDriver, to)
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,18 +29,23 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 		options Options
 		want    []string
 	}{
-		"unknown driver":       {Options{Driver: "nosuch"}, []string{`"nosuch"`, "steady", "unlimited-on-outage"}},
-		"no definition":        {Options{Driver: "/nowhere/driver.yaml"}, []string{"/nowhere/driver.yaml", "no such file"}},
-		"broken definition":    {Options{Driver: broken}, []string{broken + ":3", "nmae"}},
-		"unknown version":      {Options{Kubernetes: "v1.2.3"}, []string{"v1.2.3", "v1.36.3"}},
-		"unknown component":    {Options{Components: map[string]versions.Version{"kublet": "v1.36.3"}}, []string{`"kublet"`, "kube-apiserver, "}},
-		"unknown attacher":     {Options{Components: map[string]versions.Version{"csi-attacher": "v4.9.0"}}, []string{"csi-attacher", "v4.9.0", "v4.12.0"}},
-		"unsupported skew":     {Options{Components: map[string]versions.Version{"kubelet": "v1.32.13"}}, []string{"kubelet v1.32.13", "3 minor versions", "--allow-unsupported-skew"}},
-		"kubelet newer":        {Options{Components: map[string]versions.Version{"kubelet": "v1.37.2"}}, []string{"must not be newer than kube-apiserver"}},
-		"locked gate":          {Options{Gates: gates("kubelet", false)}, []string{"locked to true", "older version"}},
-		"gate too early":       {Options{Kubernetes: "v1.32.13", Gates: gates("kubelet", true)}, []string{"kubelet v1.32.13", "no feature gate"}},
-		"gate of etcd":         {Options{Gates: gates("etcd", true)}, []string{`"etcd"`, "kubelet"}},
-		"component on kind":    {Options{Provider: "kind", Components: map[string]versions.Version{"kubelet": "v1.35.4"}}, []string{"provider kind", "--topology"}},
+		"unknown driver":      {Options{Driver: "nosuch"}, []string{`"nosuch"`, "steady", "unlimited-on-outage"}},
+		"no definition":       {Options{Driver: "/nowhere/driver.yaml"}, []string{"/nowhere/driver.yaml", "no such file"}},
+		"broken definition":   {Options{Driver: broken}, []string{broken + ":3", "nmae"}},
+		"unknown version":     {Options{Kubernetes: "v1.2.3"}, []string{"v1.2.3", "v1.36.3"}},
+		"unknown component":   {Options{Components: map[string]versions.Version{"kublet": "v1.36.3"}}, []string{`"kublet"`, "kube-apiserver, "}},
+		"unknown attacher":    {Options{Components: map[string]versions.Version{"csi-attacher": "v4.9.0"}}, []string{"csi-attacher", "v4.9.0", "v4.12.0"}},
+		"unsupported skew":    {Options{Components: map[string]versions.Version{"kubelet": "v1.32.13"}}, []string{"kubelet v1.32.13", "3 minor versions", "--allow-unsupported-skew"}},
+		"kubelet newer":       {Options{Components: map[string]versions.Version{"kubelet": "v1.37.2"}}, []string{"must not be newer than kube-apiserver"}},
+		"locked gate":         {Options{Gates: gates("kubelet", false)}, []string{"locked to true", "older version"}},
+		"gate too early":      {Options{Kubernetes: "v1.32.13", Gates: gates("kubelet", true)}, []string{"kubelet v1.32.13", "no feature gate"}},
+		"gate of etcd":        {Options{Gates: gates("etcd", true)}, []string{`"etcd"`, "kubelet"}},
+		"component on kind":   {Options{Provider: "kind", Components: map[string]versions.Version{"kubelet": "v1.35.4"}}, []string{"provider kind", "--topology"}},
+		"provisioner, static": {Options{Components: map[string]versions.Version{"csi-provisioner": "v5.3.0"}}, []string{"csi-provisioner v5.3.0", "provisioning: dynamic"}},
+		"unknown provisioner": {Options{Driver: "steady-dynamic", Components: map[string]versions.Version{"csi-provisioner": "v4.0.0"}},
+			[]string{"csi-provisioner", "v4.0.0", "v5.3.0"}},
+		"new release dynamic":  {Options{NewDriver: "steady-dynamic"}, []string{`new release "steady-dynamic": true`, "volumes.provisioning"}},
+		"dynamic on kind":      {Options{Provider: "kind", Driver: "steady-dynamic"}, []string{"provider kind runs no external-provisioner", "--provider local"}},
 		"no mirror":            {Options{From: binaries.Origin{Mode: binaries.FromMirror}}, []string{"--mirror"}},
 		"unknown provider":     {Options{Provider: "cloud"}, []string{`"cloud"`, "local, kind"}},
 		"topology for local":   {Options{Topology: "one-worker"}, []string{`"one-worker"`, "--provider kind"}},
@@ -165,6 +171,16 @@ node: {command: [./driver, "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID} ${BACKEND}"]}
 	}
 	if p.definition.Name != "mine" || p.reference != filepath.Join(dir, "mine.yaml") {
 		t.Errorf("want driver mine by its absolute path, got %q by %q", p.definition.Name, p.reference)
+	}
+}
+
+// TestProvisionerIsWanted shows that external-provisioner is got where the definition asks for it, and nowhere else.
+func TestProvisionerIsWanted(t *testing.T) {
+	for driver, want := range map[string]bool{"": false, "steady": false, "hostpath": false, "steady-dynamic": true, "create-fails": true} {
+		wanted := (&Options{Driver: driver, Kubernetes: "v1.36.3"}).wanted()
+		if got := slices.Contains(wanted["v1.36.3"], versions.ProvisionerComponent); got != want {
+			t.Errorf("driver %q: want csi-provisioner %t, got %v", driver, want, wanted)
+		}
 	}
 }
 

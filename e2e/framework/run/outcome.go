@@ -10,6 +10,7 @@ import (
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/report"
+	"headroom/e2e/framework/workload"
 )
 
 // Begin records that a spec starts.
@@ -42,6 +43,7 @@ func (s *Session) EndSpec(r Requirement, o Outcome) {
 	var driver *cluster.DriverError
 	var env *cluster.EnvironmentError
 	var other blamed
+	var provision *workload.ProvisionError
 	var unreached *url.Error // this process could not reach the API server or the backend: no spec breaks the way there
 	switch {
 	case o.Skipped != "":
@@ -53,6 +55,8 @@ func (s *Session) EndSpec(r Requirement, o Outcome) {
 		phase, body.Outcome, body.Boundary = history.Unknown, "Inconclusive", history.Harness
 	case errors.As(o.Failure, &driver):
 		phase, body.Outcome, body.Boundary = history.Fail, "Violated", history.Driver
+	case errors.As(o.Failure, &provision):
+		phase, body.Outcome, body.Boundary = history.Fail, "Violated", provision.Boundary
 	case errors.As(o.Failure, &other):
 		phase, body.Outcome, body.Boundary = history.Fail, "Violated", other.boundary
 	default:
@@ -61,7 +65,7 @@ func (s *Session) EndSpec(r Requirement, o Outcome) {
 	if o.Failure != nil {
 		body.Message = o.Failure.Error()
 	}
-	if phase == history.Fail && driver == nil && report.OfTheGate(r.ID, s.Header.Params.Driver.Limit, body.Boundary) {
+	if phase == history.Fail && driver == nil && provision == nil && report.OfTheGate(r.ID, s.Header.Params.Driver.Limit, body.Boundary) {
 		phase, body.Outcome, body.Boundary = history.Unknown, "Inconclusive", history.Harness
 		body.Message = "of the gate's limit, not the driver's: " + body.Message
 	}

@@ -12,6 +12,7 @@ import (
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/workload"
 )
 
 // outcomeOf records one spec that ends with an outcome and returns what the history says.
@@ -74,6 +75,7 @@ func TestEndSpecOnTheGate(t *testing.T) {
 		"blamed on the driver":    {gate, history.Kubelet, Blame(history.Driver, wrong), "Inconclusive", history.Harness},
 		"of the kubelet":          {gate, history.Kubelet, wrong, "Violated", history.Kubelet},
 		"it does not come up":     {gate, history.Driver, &cluster.DriverError{Driver: "d", Err: wrong}, "Violated", history.Driver},
+		"it makes no volume":      {gate, history.Kubelet, &workload.ProvisionError{Boundary: history.Driver, Err: wrong}, "Violated", history.Driver},
 		"a driver with a backend": {history.Header{}, history.Driver, wrong, "Violated", history.Driver},
 	} {
 		_, got := outcomeIn(t, c.h, Requirement{ID: "x", Claim: "claim", Boundary: c.boundary}, Outcome{Failure: c.failure})
@@ -103,8 +105,10 @@ func TestEndSpecKeepsTheEnvironmentApart(t *testing.T) {
 			history.Unknown, "Inconclusive", history.Harness,
 		},
 		"driver joined": {errors.Join(&cluster.DriverError{Driver: "d", Err: errors.New("x")}, errors.New("undo")), history.Fail, "Violated", history.Driver},
-		"bench":         {BenchFailure(errors.New("no namespace")), history.Unknown, "Inconclusive", history.Harness},
-		"blamed":        {Blame(history.Scheduler, errors.New("x")), history.Fail, "Violated", history.Scheduler},
+		"no volume": {fmt.Errorf("wait: %w", errors.Join(errors.New("late"), &workload.ProvisionError{Boundary: history.Provisioner, Err: errors.New("x")})),
+			history.Fail, "Violated", history.Provisioner},
+		"bench":  {BenchFailure(errors.New("no namespace")), history.Unknown, "Inconclusive", history.Harness},
+		"blamed": {Blame(history.Scheduler, errors.New("x")), history.Fail, "Violated", history.Scheduler},
 		"blamed but of the environment": {Blame(history.Scheduler, cluster.Environment("do", errors.New("x"))), history.Unknown, "Inconclusive",
 			history.Harness},
 	} {

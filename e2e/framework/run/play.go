@@ -74,6 +74,9 @@ func (s *Session) Play(ctx context.Context, file string, sc *scenario.Scenario) 
 	p := &player{Bench: b, scenario: sc, pods: map[string][]Pod{}, began: time.Now(), random: s.generator(sc.Metadata.Name)}
 	err = Try("play "+r.ID, func() { b.Check(p.play(limited)) })
 	err = errors.Join(err, p.healAll(ctx))
+	if err == nil {
+		err = b.Reclaim(ctx)
+	}
 	s.EndSpec(r, Outcome{Scope: b.Scope, Failure: unlessInterrupted(ctx, r.ID, err)})
 	if ctx.Err() != nil {
 		return nil // the cluster goes at once, and the bench with it

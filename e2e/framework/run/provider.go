@@ -41,6 +41,12 @@ func (p *plan) checkProvider() (err error) {
 			Remedy: "choose --provider local, or a definition with limit: backend, without volumes and nodeIDs",
 		}
 	}
+	if p.definition.Dynamic() {
+		return &cluster.InputError{
+			Err:    fmt.Errorf("driver %q: volumes.provisioning: dynamic: provider kind runs no external-provisioner beside a driver", p.definition.Name),
+			Remedy: "choose --provider local, or a definition with provisioning: static",
+		}
+	}
 	if len(p.Later) > 0 || p.NewDriver != "" {
 		return &cluster.InputError{Err: errors.New("provider kind: versions do not change while a cluster runs"), Remedy: "choose --provider local"}
 	}

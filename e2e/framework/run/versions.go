@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strconv"
 
+	"headroom/drivers"
 	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/local"
@@ -68,6 +69,17 @@ func (p *plan) checkVersions() error {
 			return &cluster.InputError{Err: fmt.Errorf("%s: %w", component, err)}
 		}
 	}
+	if v := p.Components[versions.ProvisionerComponent]; v != "" {
+		if err := table.Row(versions.ProvisionerComponent, v); err != nil {
+			return &cluster.InputError{Err: fmt.Errorf("%s: %w", versions.ProvisionerComponent, err)}
+		}
+		if !p.definition.Dynamic() {
+			return &cluster.InputError{
+				Err:    fmt.Errorf("%s %s: driver %q has static volumes, and no external-provisioner runs beside it", versions.ProvisionerComponent, v, p.definition.Name),
+				Remedy: "leave the version out, or write volumes: {provisioning: dynamic} into the driver's definition",
+			}
+		}
+	}
 	if err := p.checkGates(of); err != nil {
 		return err
 	}
@@ -113,12 +125,21 @@ func (o Options) wanted() map[versions.Version][]string {
 		}
 		all[v] = append(all[v], component)
 	}
+	if o.provisions() {
+		all[o.Kubernetes] = append(all[o.Kubernetes], versions.ProvisionerComponent)
+	}
 	return all
+}
+
+// provisions says whether the driver's definition asks for external-provisioner. One that cannot be loaded asks for nothing: Check says what is wrong.
+func (o Options) provisions() bool {
+	d, err := drivers.Load(cmp.Or(o.Driver, DefaultDriver))
+	return err == nil && d.Dynamic()
 }
 
 // Provide gets the executables that runs with these options will need, each once. The error of what cannot be had is a *cluster.EnvironmentError.
 func Provide(ctx context.Context, all []Options) error {
-	type place struct{ kubernetes, attacher versions.Version }
+	type place struct{ kubernetes, attacher, provisioner versions.Version }
 	needed := map[place][]string{}
 	for _, o := range all {
 		for v, components := range o.wanted() {
@@ -127,6 +148,9 @@ func Provide(ctx context.Context, all []Options) error {
 				if component == versions.AttacherComponent && o.Components[component] != "" {
 					at = place{kubernetes: versions.Default().Version, attacher: o.Components[component]}
 				}
+				if component == versions.ProvisionerComponent {
+					at = place{kubernetes: versions.Default().Version, provisioner: o.Components[component]}
+				}
 				if !slices.Contains(needed[at], component) {
 					needed[at] = append(needed[at], component)
 				}
@@ -134,11 +158,12 @@ func Provide(ctx context.Context, all []Options) error {
 		}
 	}
 	places := slices.SortedFunc(maps.Keys(needed), func(a, b place) int {
-		return cmp.Or(a.kubernetes.Compare(b.kubernetes), a.attacher.Compare(b.attacher))
+		return cmp.Or(a.kubernetes.Compare(b.kubernetes), a.attacher.Compare(b.attacher), a.provisioner.Compare(b.provisioner))
 	})
 	for _, at := range places {
 		_, err := binaries.Ensure(ctx, binaries.Options{
-			Cache: all[0].Cache, Kubernetes: at.kubernetes, Attacher: at.attacher, Components: needed[at], From: all[0].From, Out: all[0].Out,
+			Cache: all[0].Cache, Kubernetes: at.kubernetes, Attacher: at.attacher, Provisioner: at.provisioner, Components: needed[at],
+			From: all[0].From, Out: all[0].Out,
 		})
 		if err != nil {
 			return err
@@ -153,7 +178,8 @@ func (p *plan) ensureBinaries(ctx context.Context) (binaries.Paths, error) {
 	wanted := p.wanted()
 	for _, v := range slices.SortedFunc(maps.Keys(wanted), versions.Version.Compare) {
 		got, err := binaries.Ensure(ctx, binaries.Options{
-			Cache: p.Cache, Kubernetes: v, Attacher: p.Components[versions.AttacherComponent], Components: wanted[v], From: p.From, Out: p.Out,
+			Cache: p.Cache, Kubernetes: v, Attacher: p.Components[versions.AttacherComponent], Provisioner: p.Components[versions.ProvisionerComponent],
+			Components: wanted[v], From: p.From, Out: p.Out,
 		})
 		if err != nil {
 			return nil, err
@@ -194,15 +220,22 @@ func Obtainable(ctx context.Context, o Options) error {
 		return nil
 	}
 	for _, v := range append([]versions.Version{o.Kubernetes}, o.Later...) {
-		all, err := binaries.List(ctx, binaries.Options{Cache: o.Cache, Kubernetes: v, From: o.From})
+		needed := append([]string{"etcd"}, versions.Versioned...)
+		if o.provisions() {
+			needed = append(needed, versions.ProvisionerComponent)
+		}
+		all, err := binaries.List(ctx, binaries.Options{
+			Cache: o.Cache, Kubernetes: v, Provisioner: o.Components[versions.ProvisionerComponent], Components: needed, From: o.From,
+		})
 		if err != nil {
 			return err
 		}
 		for _, s := range all {
-			if s.State != binaries.Cached && (slices.Contains(versions.Versioned, s.Component.Name) || s.Component.Name == "etcd") {
+			if s.State != binaries.Cached {
 				return &cluster.InputError{
-					Err:    fmt.Errorf("kubernetes %s: %s %s is %s in the cache, and --binaries cache makes nothing", v, s.Component.Name, s.Component.Version, s.State),
-					Remedy: fmt.Sprintf("bring it here with `headroom binaries fetch --kubernetes %s`, or choose another --binaries", v.Number()),
+					Err: fmt.Errorf("kubernetes %s: %s %s is %s in the cache, and --binaries cache makes nothing", v, s.Component.Name, s.Component.Version, s.State),
+					Remedy: fmt.Sprintf("bring it here with `headroom binaries fetch --kubernetes %s%s`, or choose another --binaries",
+						v.Number(), map[bool]string{true: " " + versions.ProvisionerComponent}[s.Component.Name == versions.ProvisionerComponent]),
 				}
 			}
 		}
@@ -213,8 +246,11 @@ func Obtainable(ctx context.Context, o Options) error {
 // fetch gets a component's executable at another version, for upgrades.
 func (p *plan) fetch(ctx context.Context, component string, v versions.Version) (string, error) {
 	o := binaries.Options{Cache: p.Cache, Kubernetes: v, Components: []string{component}, From: p.From, Out: p.Out}
-	if component == versions.AttacherComponent {
+	switch component {
+	case versions.AttacherComponent:
 		o.Kubernetes, o.Attacher = p.Kubernetes, v
+	case versions.ProvisionerComponent:
+		o.Kubernetes, o.Provisioner = p.Kubernetes, v
 	}
 	paths, err := binaries.Ensure(ctx, o)
 	return paths[component].Path, err

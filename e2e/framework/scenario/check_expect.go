@@ -41,7 +41,7 @@ func (c *checker) expect() {
 
 // components maps a boundary to the component whose version counts for it; a driver has none.
 var components = map[history.Boundary]string{
-	history.Attacher: "csi-attacher", history.Kubelet: "kubelet", history.Scheduler: "kube-scheduler", history.APIServer: "kube-apiserver",
+	history.Attacher: "csi-attacher", history.Provisioner: "csi-provisioner", history.Kubelet: "kubelet", history.Scheduler: "kube-scheduler", history.APIServer: "kube-apiserver",
 	history.ControllerManager: "kube-controller-manager",
 }
 

@@ -88,8 +88,8 @@ func (c *checker) layout() {
 	c.version("topology.kubernetes", "", l.Kubernetes)
 	for _, kind := range slices.Sorted(maps.Keys(l.Components)) {
 		at := strict.Join("topology.components", kind)
-		if !slices.Contains(versions.Versioned, kind) {
-			c.Fail(at, "correct its name, or remove it", "unknown component %q; known: %s", kind, strings.Join(versions.Versioned, ", "))
+		if !slices.Contains(versions.Named, kind) {
+			c.Fail(at, "correct its name, or remove it", "unknown component %q; known: %s", kind, strings.Join(versions.Named, ", "))
 			continue
 		}
 		c.version(at, kind, l.Components[kind])

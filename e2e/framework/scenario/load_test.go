@@ -155,6 +155,8 @@ func TestLoadRefuses(t *testing.T) {
 			`topology.components.csi-attacher: external-attacher version "v4.9.0" is not known; known: v4.11.0`},
 		{"gate that is not there", "  nodes:", "  gates: {kubelet: {None: true}}\n  nodes:", `topology.gates.kubelet.None: kubelet v1.36.3 has no feature gate "None"`},
 		{"locked gate", "  nodes:", "  gates: {kubelet: {MutableCSINodeAllocatableCount: false}}\n  nodes:", `locked to true and would exit`},
+		{"unknown provisioner", "  nodes:", "  components: {csi-provisioner: v5.1.0}\n  nodes:",
+			`topology.components.csi-provisioner: external-provisioner version "v5.1.0" is not known; known: v5.3.0`},
 		{"gates of nothing", "  nodes:", "  gates: {etcd: {}}\n  nodes:", `topology.gates.etcd: unknown component`},
 		{"no nodes", "nodes:\n  - limit: 4\n  - {limit: 3, foreign: 1, zone: a}", "nodes: []", `f.yaml:8: topology.nodes: want 1 to 50 nodes, got 0`},
 		{"foreign", "foreign: 1", "foreign: -1", `f.yaml:10: topology.nodes[1].foreign: -1 foreign attachments`},

@@ -54,7 +54,8 @@ type Metadata struct {
 type Layout struct {
 	// Kubernetes is the version of every component that is not named in Components; the default version when left out.
 	Kubernetes versions.Version `yaml:"kubernetes,omitempty"`
-	// Components are versions of single components: kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, csi-attacher.
+	// Components are versions of single components: kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, csi-attacher, and csi-provisioner where
+	// the driver's definition has volumes.provisioning: dynamic.
 	Components map[string]versions.Version `yaml:"components,omitempty"`
 	// AllowUnsupportedSkew takes components that the Kubernetes version skew policy does not let run together.
 	AllowUnsupportedSkew bool `yaml:"allowUnsupportedSkew,omitempty"`
@@ -113,6 +114,8 @@ func (l Layout) Version(component string) versions.Version {
 		return ""
 	case component == versions.AttacherComponent:
 		return release.Attacher
+	case component == versions.ProvisionerComponent:
+		return versions.Embedded().Provisioner()
 	case component == "etcd":
 		return release.Etcd
 	}

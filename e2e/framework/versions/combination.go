@@ -18,6 +18,8 @@ type Combination struct {
 	Attacher          Version
 	// AttacherGate is what a flag makes of the attacher's MutableCSINodeAllocatableCount: "true", "false", or "" for the release's default.
 	AttacherGate string
+	// Provisioner is "" where none runs.
+	Provisioner Version
 }
 
 // Of is the combination of a release: each component at its version.
@@ -27,10 +29,14 @@ func (r Release) Of() Combination {
 
 // Versions are the combination's versions by component kind.
 func (c Combination) Versions() map[string]Version {
-	return map[string]Version{
+	all := map[string]Version{
 		"kube-apiserver": c.APIServer, "kube-controller-manager": c.ControllerManager, "kube-scheduler": c.Scheduler, "kubelet": c.Kubelet,
 		AttacherComponent: c.Attacher,
 	}
+	if c.Provisioner != "" {
+		all[ProvisionerComponent] = c.Provisioner
+	}
+	return all
 }
 
 // Gates are the feature gates that flags set, by component kind.
@@ -207,16 +213,19 @@ func (c Combination) String() string {
 // Versioned are the components that can have a version of their own, in the order in which they are upgraded, but that an attacher goes with its driver.
 var Versioned = []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", AttacherComponent}
 
+// Named are the components whose version a topology may name: those of Versioned, and external-provisioner where it runs.
+var Named = append(slices.Clone(Versioned), ProvisionerComponent)
+
 // With is the combination with other versions of some components. An unknown component is an error that lists the known ones.
 func (c Combination) With(components map[string]Version) (Combination, error) {
 	places := map[string]*Version{
 		"kube-apiserver": &c.APIServer, "kube-controller-manager": &c.ControllerManager, "kube-scheduler": &c.Scheduler, "kubelet": &c.Kubelet,
-		AttacherComponent: &c.Attacher,
+		AttacherComponent: &c.Attacher, ProvisionerComponent: &c.Provisioner,
 	}
 	for _, name := range slices.Sorted(maps.Keys(components)) {
 		place, known := places[name]
 		if !known {
-			return c, fmt.Errorf("component %q has no version of its own; known: %s", name, strings.Join(Versioned, ", "))
+			return c, fmt.Errorf("component %q has no version of its own; known: %s", name, strings.Join(Named, ", "))
 		}
 		*place = components[name]
 	}
@@ -261,8 +270,12 @@ func (t Table) CheckGate(component string, v Version, name string, on bool) erro
 
 // Row returns an error when the table has no row for a component's version; it lists those that it has.
 func (t Table) Row(component string, v Version) error {
-	if component == AttacherComponent {
+	switch component {
+	case AttacherComponent:
 		_, err := t.LookupAttacher(v)
+		return err
+	case ProvisionerComponent:
+		_, err := t.LookupProvisioner(v)
 		return err
 	}
 	_, err := t.Lookup(v)

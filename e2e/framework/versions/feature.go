@@ -141,6 +141,10 @@ func (t Table) gateAt(component, name string, v Version) Gate {
 // AttacherComponent is the component kind that the table has rows of its own for.
 const AttacherComponent = "csi-attacher"
 
+// ProvisionerComponent is external-provisioner, of which the table has rows too. It runs only for drivers whose definition asks for it, so that it is none
+// of Versioned.
+const ProvisionerComponent = "csi-provisioner"
+
 // Works says what comes of the named feature in a run. ran is what a history's header has: versions by component, and under "<component>/<gate>"
 // what a flag made of a gate. A component that did not run does nothing.
 func (t Table) Works(name string, ran map[string]string) Applied {

@@ -49,6 +49,14 @@ func check(d *strict.File, t Table) {
 		checkGates(d, at+".gates", a.Gates)
 		attachers = append(attachers, a.Version)
 	}
+	var provisioners []Version
+	for i, p := range t.Provisioners {
+		checkOrder(d, fmt.Sprintf("provisioners[%d].version", i), p.Version, provisioners)
+		provisioners = append(provisioners, p.Version)
+	}
+	if len(provisioners) == 0 {
+		d.Fail("provisioners", "add a row, such as - version: v5.3.0", "want at least one release of external-provisioner")
+	}
 	var known []Version
 	for i, r := range t.Kubernetes {
 		at := fmt.Sprintf("kubernetes[%d]", i)

@@ -57,6 +57,11 @@ type Attacher struct {
 // Gate returns the state of a gate; one that the release does not have is Absent and off.
 func (a Attacher) Gate(name string) Gate { return gate(a.Gates, name) }
 
+// Provisioner is a release of external-provisioner.
+type Provisioner struct {
+	Version Version `yaml:"version"`
+}
+
 // Release is a release of Kubernetes and what runs with it.
 type Release struct {
 	Version Version         `yaml:"version"`
@@ -86,11 +91,12 @@ func gate(gates map[string]Gate, name string) Gate {
 
 // Table is versions.yaml. Rows are in ascending order.
 type Table struct {
-	DefaultVersion Version    `yaml:"default"`
-	Skew           Skew       `yaml:"skew"`
-	Features       []Feature  `yaml:"features"`
-	Attachers      []Attacher `yaml:"attachers"`
-	Kubernetes     []Release  `yaml:"kubernetes"`
+	DefaultVersion Version       `yaml:"default"`
+	Skew           Skew          `yaml:"skew"`
+	Features       []Feature     `yaml:"features"`
+	Attachers      []Attacher    `yaml:"attachers"`
+	Provisioners   []Provisioner `yaml:"provisioners"`
+	Kubernetes     []Release     `yaml:"kubernetes"`
 }
 
 // Known lists the Kubernetes versions of the table, in ascending order.
@@ -125,6 +131,26 @@ func (t Table) LookupAttacher(v Version) (Attacher, error) {
 	return Attacher{}, fmt.Errorf("external-attacher version %q is not known; known: %s", v, join(known))
 }
 
+// Provisioner is the version of external-provisioner that runs where no other is named.
+func (t Table) Provisioner() Version {
+	if len(t.Provisioners) == 0 {
+		return "" // Only a Table that Load did not make.
+	}
+	return t.Provisioners[len(t.Provisioners)-1].Version
+}
+
+// LookupProvisioner returns the row of an external-provisioner version. The error lists the versions that the table has.
+func (t Table) LookupProvisioner(v Version) (Provisioner, error) {
+	var known []Version
+	for _, p := range t.Provisioners {
+		if p.Version == v {
+			return p, nil
+		}
+		known = append(known, p.Version)
+	}
+	return Provisioner{}, fmt.Errorf("external-provisioner version %q is not known; known: %s", v, join(known))
+}
+
 // Find returns the row that a person means: a version such as "v1.36.3" or "1.36.3", a minor release such as "1.36", or "preview". The error lists the
 // versions that the table has.
 func (t Table) Find(s string) (Release, error) {
@@ -154,20 +180,42 @@ func (t Table) Find(s string) (Release, error) {
 
 // FindAttacher returns the row that a person means: an external-attacher version such as "v4.12.0", or a minor release such as "4.12".
 func (t Table) FindAttacher(s string) (Attacher, error) {
-	var minor Minor
-	if minor.UnmarshalText([]byte("v"+strings.TrimPrefix(s, "v"))) == nil {
-		for _, a := range slices.Backward(t.Attachers) {
-			if a.Version.MinorOf() == minor {
-				return t.LookupAttacher(a.Version)
-			}
-		}
-		return t.LookupAttacher(Version("v" + strings.TrimPrefix(s, "v")))
+	known := make([]Version, 0, len(t.Attachers))
+	for _, a := range t.Attachers {
+		known = append(known, a.Version)
 	}
-	v, err := Parse(s)
+	v, err := meant(s, known)
 	if err != nil {
 		return Attacher{}, fmt.Errorf("external-attacher %w or 4.12", err)
 	}
 	return t.LookupAttacher(v)
+}
+
+// FindProvisioner is the same of external-provisioner: "v5.3.0" or "5.3".
+func (t Table) FindProvisioner(s string) (Provisioner, error) {
+	known := make([]Version, 0, len(t.Provisioners))
+	for _, p := range t.Provisioners {
+		known = append(known, p.Version)
+	}
+	v, err := meant(s, known)
+	if err != nil {
+		return Provisioner{}, fmt.Errorf("external-provisioner %w or 5.3", err)
+	}
+	return t.LookupProvisioner(v)
+}
+
+// meant is the version that a person means: of a minor release the newest one known, or what was said where none is.
+func meant(s string, known []Version) (Version, error) {
+	var minor Minor
+	if minor.UnmarshalText([]byte("v"+strings.TrimPrefix(s, "v"))) != nil {
+		return Parse(s)
+	}
+	for _, v := range slices.Backward(known) {
+		if v.MinorOf() == minor {
+			return v, nil
+		}
+	}
+	return Version("v" + strings.TrimPrefix(s, "v")), nil
 }
 
 // Default returns the row of the default version.

@@ -72,6 +72,12 @@ func TestUnknownVersionListsKnown(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "known: v4.11.0, v4.12.0, v4.13.0") {
 		t.Errorf("want the known attachers, got: %v", err)
 	}
+	if err = Embedded().Row(ProvisionerComponent, "v5.1.0"); err == nil || !strings.Contains(err.Error(), "known: v5.3.0") {
+		t.Errorf("want the known provisioners, got: %v", err)
+	}
+	if v := Embedded().Provisioner(); Embedded().Row(ProvisionerComponent, v) != nil {
+		t.Errorf("want a row of the provisioner that runs by itself, %q", v)
+	}
 }
 
 func TestLookupLendsNoSharedGates(t *testing.T) {
@@ -105,6 +111,8 @@ features:
   - {name: periodic-refresh, component: kubelet, since: v1.33, gate: MutableCSINodeAllocatableCount, does: "{} a", without: "{} b"}
   - {name: pod-rejection, component: kubelet, since: v1.34, gate: MutableCSINodeAllocatableCount, does: "{} a", without: "{} b"}
   - {name: error-code-set, component: csi-attacher, since: v4.10, gate: MutableCSINodeAllocatableCount, does: "{} a", without: "{} b"}
+provisioners:
+  - version: v5.3.0
 `
 
 func TestLoadRefuses(t *testing.T) {
@@ -115,6 +123,8 @@ func TestLoadRefuses(t *testing.T) {
 		{"unknown field", "    etcd: v3.6.16\n    attacher: v4.12.0\n  - version: v1.36.3",
 			"    etdc: v3.6.16\n    attacher: v4.12.0\n  - version: v1.36.3",
 			`f.yaml:10: kubernetes[0].etdc: unknown field "etdc"; known: version, gates, etcd, attacher, preview, toolchain`},
+		{"no provisioner", "provisioners:\n  - version: v5.3.0\n", "provisioners: []\n", `f.yaml:24: provisioners: want at least one release of external-provisioner`},
+		{"provisioners out of order", "  - version: v5.3.0\n", "  - version: v5.3.0\n  - version: v5.2.0\n", `f.yaml:26: provisioners[1].version: version "v5.2.0" comes after "v5.3.0"`},
 		{"missing field", "    etcd: v3.6.16\n    attacher: v4.12.0\n  - version: v1.36.3", "    attacher: v4.12.0\n  - version: v1.36.3",
 			`f.yaml:7: kubernetes[0]: field "etcd" is missing`},
 		{"duplicate key", "default: v1.36.3\n", "default: v1.36.3\ndefault: v1.35.4\n",

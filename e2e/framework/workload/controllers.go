@@ -175,5 +175,5 @@ func (s *Set) awaitController(
 	if err == nil {
 		return nil
 	}
-	return fmt.Errorf("wait for %s %q within %s: %s: %w", kind, name, within, state, errors.Join(err, last, s.unprovided()))
+	return fmt.Errorf("wait for %s %q within %s: %s: %w", kind, name, within, state, errors.Join(err, last, s.unprovided(), s.unmade(ctx)))
 }

@@ -22,19 +22,22 @@ type provisioner struct {
 	last error // of the last look; the set's lock guards it
 }
 
-// class makes the set's StorageClass when it is first asked for, and starts the provisioner. Volumes are bound at once: a claim that waits for its first
-// consumer would be counted by the scheduler under a handle that it makes up.
+// class makes the set's StorageClass when it is first asked for, and starts the provisioner unless external-provisioner runs. Volumes are bound at once: a
+// claim that waits for its first consumer would be counted by the scheduler under a handle that it makes up.
 func (s *Set) class(ctx context.Context) (string, error) {
 	s.mu.Lock()
-	p := s.provisioner
+	classed := s.classed
 	s.mu.Unlock()
-	if p != nil {
+	if classed {
 		return s.scope, nil
 	}
 	mode, policy := storagev1.VolumeBindingImmediate, corev1.PersistentVolumeReclaimRetain
 	class := &storagev1.StorageClass{
 		ObjectMeta:  metav1.ObjectMeta{Name: s.scope, Labels: map[string]string{ScopeLabel: s.scope}},
 		Provisioner: s.driver, VolumeBindingMode: &mode, ReclaimPolicy: &policy,
+	}
+	if s.Dynamic != nil {
+		policy, class.Parameters = corev1.PersistentVolumeReclaimDelete, s.Dynamic.Parameters
 	}
 	err := s.Record("create", "storageclass", s.scope, "", func() error {
 		_, err := s.client.StorageV1().StorageClasses().Create(ctx, class, metav1.CreateOptions{})
@@ -43,12 +46,14 @@ func (s *Set) class(ctx context.Context) (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("make StorageClass %q: %w", s.scope, err)
 	}
-	life, stop := context.WithCancel(context.WithoutCancel(ctx))
-	p = &provisioner{stop: stop, done: make(chan struct{})}
 	s.mu.Lock()
-	s.provisioner = p
-	s.mu.Unlock()
-	go s.provision(life, p)
+	defer s.mu.Unlock()
+	s.classed = true
+	if s.Dynamic == nil {
+		life, stop := context.WithCancel(context.WithoutCancel(ctx))
+		s.provisioner = &provisioner{stop: stop, done: make(chan struct{})}
+		go s.provision(life, s.provisioner)
+	}
 	return s.scope, nil
 }
 

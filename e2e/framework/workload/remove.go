@@ -27,15 +27,12 @@ func (s *Set) Remove(ctx context.Context) error {
 	if s.namespace == "" {
 		return nil
 	}
-	var errs []error
-	now := int64(0)
-	if s.controlled {
-		errs = append(errs, s.removeControllers(ctx))
-	}
-	errs = append(errs, s.client.CoreV1().Pods(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}))
-	errs = append(errs, s.awaitDetached(ctx))
+	errs := []error{s.removePods(ctx)}
 	s.endProvisioner()
-	if s.provisioner != nil {
+	if s.Dynamic != nil {
+		errs = append(errs, s.Reclaim(ctx), s.forceReclaim(ctx))
+	}
+	if s.classed {
 		errs = append(errs, s.client.StorageV1().StorageClasses().Delete(ctx, s.scope, metav1.DeleteOptions{}))
 	}
 	errs = append(errs, s.client.CoreV1().Namespaces().Delete(ctx, s.namespace, metav1.DeleteOptions{}))
@@ -54,6 +51,17 @@ func (s *Set) Remove(ctx context.Context) error {
 		return fmt.Errorf("remove the workload of %s: %w", s.scope, err)
 	}
 	return nil
+}
+
+// removePods deletes controllers and pods, and waits until the volumes are detached.
+func (s *Set) removePods(ctx context.Context) error {
+	var errs []error
+	now := int64(0)
+	if s.controlled {
+		errs = append(errs, s.removeControllers(ctx))
+	}
+	errs = append(errs, s.client.CoreV1().Pods(s.namespace).DeleteCollection(ctx, metav1.DeleteOptions{GracePeriodSeconds: &now}, metav1.ListOptions{}))
+	return errors.Join(append(errs, s.awaitDetached(ctx))...)
 }
 
 // removeControllers deletes what would make pods again.

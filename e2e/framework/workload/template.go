@@ -58,7 +58,7 @@ func (s *Set) pod(ctx context.Context, t Template) (*corev1.Pod, error) {
 	return pod, err
 }
 
-// claimSpec is a claim for which the set's provisioner makes a volume.
+// claimSpec is a claim for which the set's provisioner, or external-provisioner, makes a volume.
 func (s *Set) claimSpec(ctx context.Context) (corev1.PersistentVolumeClaimSpec, error) {
 	class, err := s.class(ctx)
 	return corev1.PersistentVolumeClaimSpec{

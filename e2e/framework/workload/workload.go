@@ -6,7 +6,8 @@
 //
 // Volumes come in two ways. Volume makes one beforehand: a volume in the backend, a PersistentVolume, and a claim bound to it. Claims that Kubernetes
 // makes itself (of a StatefulSet, of a generic ephemeral volume) name the set's StorageClass, and a small provisioner of the set's own does the same for
-// each as it appears: no external-provisioner is running. It deletes a PersistentVolume once its claim is gone; in the backend volumes stay until Remove.
+// each as it appears. It deletes a PersistentVolume once its claim is gone; in the backend volumes stay until Remove. Where the driver has dynamic
+// volumes, external-provisioner runs in its place, and plain volumes are claims of the StorageClass too.
 //
 // It makes no claims: whether a pod should run is the caller's business.
 package workload
@@ -47,6 +48,8 @@ type Backend interface {
 type Set struct {
 	// Stretch says what a wait may take; nil leaves it as it is.
 	Stretch func(time.Duration) time.Duration
+	// Dynamic is not nil where external-provisioner makes the volumes of claims; set it before the first of them.
+	Dynamic *Dynamic
 
 	client    kubernetes.Interface
 	backend   Backend
@@ -59,10 +62,12 @@ type Set struct {
 	count   int
 	pvs     []string
 	handles []string
-	made    map[string]bool // by the provisioner
+	made    map[string]bool // by the provisioner, or external-provisioner
+	// classed says that the StorageClass was made.
+	classed bool
 	// controlled says that there are pods that controllers would make again.
 	controlled  bool
-	provisioner *provisioner // nil until a claim needs it
+	provisioner *provisioner // nil until a claim needs it, and with Dynamic
 }
 
 // New makes the namespace, with its default ServiceAccount, and returns an empty set for volumes of driver.
@@ -132,9 +137,13 @@ type VolumeOptions struct {
 	Secret, Offered string
 }
 
-// Volume makes a volume in the backend, a PersistentVolume and a claim bound to it.
+// Volume makes a volume in the backend, a PersistentVolume and a claim bound to it. With Dynamic a plain volume is a claim that external-provisioner makes
+// one for.
 func (s *Set) Volume(ctx context.Context, o VolumeOptions) (Volume, error) {
 	name := s.next("vol")
+	if s.Dynamic != nil && o == (VolumeOptions{}) {
+		return s.claimed(ctx, name)
+	}
 	if o.Handle == "" {
 		o.Handle = name
 	}
@@ -233,7 +242,7 @@ func (s *Set) explain(ctx context.Context, err error, pod *corev1.Pod, want stri
 	}
 	// The first line says what was waited for; the others print the whole pod.
 	reason, _, _ := strings.Cut(err.Error(), "\n")
-	if missing := s.unprovided(); missing != nil {
+	if missing := errors.Join(s.unprovided(), s.unmade(ctx)); missing != nil {
 		return fmt.Errorf("wait for pod %q %s: want it within %s: %s: %w", pod.Name, want, within, reason, missing)
 	}
 	p, getErr := s.client.CoreV1().Pods(pod.Namespace).Get(context.WithoutCancel(ctx), pod.Name, metav1.GetOptions{})

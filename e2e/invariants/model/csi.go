@@ -12,6 +12,8 @@ import (
 // Methods of the calls that checkers look at, as in event keys.
 const (
 	NodeGetInfo      = "NodeGetInfo"
+	CreateVolume     = "CreateVolume"
+	DeleteVolume     = "DeleteVolume"
 	Publish          = "ControllerPublishVolume"
 	Unpublish        = "ControllerUnpublishVolume"
 	GetInfo          = "GetInfo"
@@ -24,6 +26,8 @@ type Call struct {
 	Method string
 	Side   history.Side
 	Volume string
+	// Name is what a CreateVolume asks to call the volume.
+	Name   string
 	NodeID string
 	// Invoked is when it was sent. Orphan says that this event is missing: Invoked is then the time of the completion.
 	Invoked time.Duration
@@ -116,6 +120,9 @@ func (c *calls) foldCall(e history.Event, b *history.CSICall) *Call {
 	}
 	if b.Volume != "" {
 		call.Volume = b.Volume
+	}
+	if b.Name != "" {
+		call.Name = b.Name
 	}
 	if b.NodeID != "" {
 		call.NodeID = b.NodeID

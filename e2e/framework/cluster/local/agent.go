@@ -167,7 +167,11 @@ func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Cont
 		if err := p.start(ctx, ""); err != nil {
 			return &cluster.DriverError{Driver: d.Name, Node: a.cfg.Node, Err: err}
 		}
-		if err := drivers.Identify(ctx, backend, d.Name, !def.HasController(), a.cfg.Cell.scale()); err != nil {
+		var wanted []drivers.Wanted
+		if !def.HasController() {
+			wanted = def.Wanted()
+		}
+		if err := drivers.Identify(ctx, backend, d.Name, wanted, a.cfg.Cell.scale()); err != nil {
 			return &cluster.DriverError{Driver: d.Name, Node: a.cfg.Node, Err: fmt.Errorf("%w%s", err, p.tail())}
 		}
 		// As a registrar sidecar does: register once the driver answers.

@@ -21,7 +21,11 @@ import (
 // attacherID is the component id of a driver's external-attacher.
 func attacherID(driver string) string { return "csi-attacher@" + driver }
 
-// addDriver starts a driver's controller, the gate in front of it, and an external-attacher that connects to the gate.
+// provisionerID is the component id of a driver's external-provisioner.
+func provisionerID(driver string) string { return versions.ProvisionerComponent + "@" + driver }
+
+// addDriver starts a driver's controller, the gate in front of it, and what connects to the gate: an external-attacher, and an external-provisioner where
+// the definition asks for one.
 func (c *cell) addDriver(ctx context.Context, spec cluster.DriverSpec) (_ none, err error) {
 	def, err := c.cfg.driver(spec.Definition)
 	if err != nil {
@@ -85,7 +89,10 @@ func (c *cell) addDriver(ctx context.Context, spec cluster.DriverSpec) (_ none, 
 		return none{}, &cluster.DriverError{Driver: spec.Name, Err: err}
 	}
 	go serve()
-	return none{}, <-attacher
+	if def.Dynamic() {
+		err = c.startProvisioner(ctx, d, spec.Name)
+	}
+	return none{}, errors.Join(<-attacher, err)
 }
 
 // route is where the driver of a node listens; of any node that runs the driver when nodeID is empty.
@@ -119,7 +126,7 @@ func (c *cell) startController(ctx context.Context, d *driverController, def *dr
 	if err := p.start(ctx, ""); err != nil {
 		return err
 	}
-	if err := drivers.Identify(ctx, socket, name, true, c.cfg.scale()); err != nil {
+	if err := drivers.Identify(ctx, socket, name, def.Wanted(), c.cfg.scale()); err != nil {
 		return fmt.Errorf("%w%s", err, p.tail())
 	}
 	return nil
@@ -132,27 +139,39 @@ func (c *cell) startAttacher(ctx context.Context, d *driverController, name stri
 	if d.attacher != nil {
 		return nil
 	}
-	id := attacherID(name)
-	kubeconfig, err := c.componentKubeconfig(id, id, attacherGroup)
-	if err != nil {
-		return err
-	}
-	port := c.ports(1)
-	p := c.process(id, "csi-attacher", c.binaries.command("csi-attacher",
-		"--csi-address", filepath.Join(controllerDir(name), "csi.sock"), "--kubeconfig", kubeconfig, "--http-endpoint", "127.0.0.1:"+strconv.Itoa(port), "--v", "4"))
-	p.healthy = healthz(http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
-	// The attacher ends itself ("Lost connection to CSI driver") when its first connection takes longer than a second, as it can where everything
-	// starts at once on a few processors. Its deployment would start it again.
-	if err := p.insist(ctx, attacherStarts); err != nil {
-		c.forget(p)
-		return err
-	}
+	p, err := c.startSidecar(ctx, versions.AttacherComponent, attacherID(name), attacherGroup, name)
 	d.attacher = p
-	return nil
+	return err
 }
 
-// attacherStarts is how often the start of an attacher is tried.
-const attacherStarts = 5
+// startProvisioner starts the driver's external-provisioner. It elects no leader, and has the other defaults of its deployment: a call may take 10 s.
+func (c *cell) startProvisioner(ctx context.Context, d *driverController, name string) error {
+	p, err := c.startSidecar(ctx, versions.ProvisionerComponent, provisionerID(name), provisionerGroup, name)
+	d.provisioner = p
+	return err
+}
+
+// startSidecar starts a program that stands beside a driver's controller, behind the gate, with the rights of a group. nil when it does not start.
+func (c *cell) startSidecar(ctx context.Context, component, id, group, driver string) (*process, error) {
+	kubeconfig, err := c.componentKubeconfig(id, id, group)
+	if err != nil {
+		return nil, err
+	}
+	port := c.ports(1)
+	p := c.process(id, component, c.binaries.command(component,
+		"--csi-address", filepath.Join(controllerDir(driver), "csi.sock"), "--kubeconfig", kubeconfig, "--http-endpoint", "127.0.0.1:"+strconv.Itoa(port), "--v", "4"))
+	p.healthy = healthz(http.DefaultClient, fmt.Sprintf("http://127.0.0.1:%d/metrics", port))
+	// A sidecar ends itself ("Lost connection to CSI driver") when its first connection takes longer than a second, as it can where everything
+	// starts at once on a few processors. Its deployment would start it again.
+	if err := p.insist(ctx, sidecarStarts); err != nil {
+		c.forget(p)
+		return nil, err
+	}
+	return p, nil
+}
+
+// sidecarStarts is how often the start of a sidecar is tried.
+const sidecarStarts = 5
 
 // driverName names a driver to remove.
 type driverName struct {
@@ -170,12 +189,13 @@ func (c *cell) removeDriver(ctx context.Context, r driverName) (none, error) {
 	d.starting.Lock()
 	attacher := d.attacher
 	d.starting.Unlock()
-	for _, p := range []*process{attacher, d.controller} {
+	for _, p := range []*process{attacher, d.provisioner, d.controller} {
 		if p != nil {
 			_ = p.stop(ctx, cluster.Terminate) // stop of a process never fails
 			c.forget(p)
 		}
 	}
 	c.closeEndpoint(attacherID(r.Name))
+	c.closeEndpoint(provisionerID(r.Name))
 	return none{}, errors.Join(d.closeGate(), os.RemoveAll(controllerDir(r.Name)))
 }

@@ -272,6 +272,7 @@ func (c *cell) shutdown() int {
 	c.readAllMetrics()
 	stop("node-agent@", cluster.Terminate)
 	stop("csi-attacher@", cluster.Kill)
+	stop(versions.ProvisionerComponent+"@", cluster.Kill)
 	for _, d := range gates {
 		errs = append(errs, d.closeGate())
 	}

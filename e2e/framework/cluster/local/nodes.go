@@ -239,6 +239,8 @@ type driverController struct {
 	events     *history.Writer
 	controller *process
 
+	provisioner *process // nil unless the definition asks for one
+
 	starting sync.Mutex // held while the attacher is started
 	attacher *process   // nil until it runs
 	before   *front     // nil until it is asked for

@@ -4,7 +4,7 @@
 // everything else. The cell ends when its parent does, however the parent ended: the parent holds one end of a pipe, and with PID 1 the kernel
 // ends all the rest. State is on a tmpfs inside, so that it goes too; only events and logs are on the host's disk, in the run directory.
 //
-// Real: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, external-attacher, mounts. Not real: the container runtime (pods
+// Real: etcd, kube-apiserver, kube-controller-manager, kube-scheduler, kubelet, external-attacher, external-provisioner, mounts. Not real: the container runtime (pods
 // run and end, but there is nothing in them), the pod network, and the cloud.
 package local
 
@@ -59,7 +59,7 @@ type Options struct {
 	Scale float64
 }
 
-// Components are the kinds of executables that a cell needs.
+// Components are the kinds of executables that every cell needs; drivers with dynamic volumes need versions.ProvisionerComponent too.
 var Components = []string{"etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet", "csi-attacher"}
 
 // Provider makes cells.
@@ -67,7 +67,13 @@ type Provider struct{ options Options }
 
 // New checks options and returns a Provider.
 func New(o Options) (*Provider, error) {
-	for _, name := range Components {
+	needed := slices.Clone(Components)
+	for _, reference := range o.Drivers {
+		if def, err := drivers.Load(reference); err == nil && def.Dynamic() { // one that cannot be loaded shows when it is added
+			needed = append(needed, versions.ProvisionerComponent)
+		}
+	}
+	for _, name := range needed {
 		v, ok := o.Versions[name]
 		if !ok {
 			return nil, fmt.Errorf("local provider: no version of %s given", name)
@@ -163,7 +169,7 @@ func (c *Cluster) RemoveNode(ctx context.Context, name string) error {
 	return cluster.Environment("remove node "+name, c.control.call(ctx, "/nodes/remove", nodeName{Name: name}, nil))
 }
 
-// AddDriver starts a driver's controller and attacher.
+// AddDriver starts a driver's controller and what stands beside it.
 func (c *Cluster) AddDriver(ctx context.Context, s cluster.DriverSpec) error {
 	return cluster.Environment("add driver "+s.Name, c.control.call(ctx, "/drivers/add", s, nil))
 }
@@ -294,7 +300,7 @@ func (p *component) Resume(ctx context.Context) error { return p.act(ctx, action
 // that it is given.
 func (p *component) Start(ctx context.Context, v versions.Version) error {
 	a := action{Do: "start", Version: v}
-	if kind := kindOf(p.ID()); v != "" && v != p.Version() && slices.Contains(Components, kind) && p.cluster.options.Binaries[kind][v] == "" {
+	if kind := kindOf(p.ID()); v != "" && v != p.Version() && (slices.Contains(Components, kind) || kind == versions.ProvisionerComponent) && p.cluster.options.Binaries[kind][v] == "" {
 		if p.cluster.options.Fetch == nil {
 			return fmt.Errorf("start %s at %s: this run has no source of other versions than %s", p.ID(), v, p.Version())
 		}

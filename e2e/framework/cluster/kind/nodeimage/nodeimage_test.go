@@ -143,7 +143,7 @@ func TestCoreDNSIsWhatKubeadmConfigures(t *testing.T) {
 	if want := fmt.Sprintf("CoreDNSVersion = %q", binaries.CoreDNSVersion); !strings.Contains(read("constants/constants.go"), want) {
 		t.Errorf("want kubeadm %s to have %s", release.Version, want)
 	}
-	set, err := binaries.Select(release, []string{"coredns"})
+	set, err := binaries.Select(release, versions.Embedded().Provisioner(), []string{"coredns"})
 	if err != nil {
 		t.Fatal(err)
 	}
