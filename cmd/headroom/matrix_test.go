@@ -63,9 +63,8 @@ func TestMatrixUsage(t *testing.T) {
 func TestMatrixWithoutBinaries(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "runs")
 	_, err := matrixOf(t, "--from 1.36 --to 1.36 --binaries cache --cache "+t.TempDir()+" --run-dir "+dir)
-	var env *cluster.EnvironmentError
-	if !errors.As(err, &env) || !strings.Contains(err.Error(), "is not in the cache") {
-		t.Errorf("got %v", err)
+	if exitCode(err) != 2 || !strings.Contains(err.Error(), "is not in the cache") {
+		t.Errorf("want exit code 2, got %d: %v", exitCode(err), err)
 	}
 	if entries, err := os.ReadDir(dir); err != nil || len(entries) != 0 {
 		t.Errorf("want no run, got %v (%v)", entries, err)

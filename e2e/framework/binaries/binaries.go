@@ -51,8 +51,9 @@ type Binary struct {
 // Paths are binaries by component name.
 type Paths map[string]Binary
 
-// Ensure returns the binaries, after making those that are missing or damaged. A build may take tens of minutes. Failures to make them are
-// *cluster.EnvironmentError; an unknown version, component or origin is a plain error that lists the known ones.
+// Ensure returns the binaries, after making those that are missing or damaged. A build may take tens of minutes. What no source that may be asked has is a
+// *cluster.InputError; other failures to make them are *cluster.EnvironmentError; an unknown version, component or origin is a plain error that lists the
+// known ones.
 func Ensure(ctx context.Context, o Options) (Paths, error) {
 	p, err := prepare(ctx, o)
 	if err != nil {
@@ -75,6 +76,21 @@ func Ensure(ctx context.Context, o Options) (Paths, error) {
 // errNotCached is the absence of a binary where none may be made.
 var errNotCached = errors.New("it is not in the cache, and --binaries cache makes nothing")
 
+// absentError is a binary that no source has which may be asked: another choice can be met, and another try cannot.
+type absentError struct {
+	rule string // "" where the cause says it
+	err  error
+}
+
+func (e *absentError) Error() string {
+	if e.rule == "" {
+		return e.err.Error()
+	}
+	return e.rule + ": " + e.err.Error()
+}
+
+func (e *absentError) Unwrap() error { return e.err }
+
 // provide returns the first of the choices that is in the cache, or else the first that can be made.
 func (p *prepared) provide(ctx context.Context, choices choices, line *line) (item, error) {
 	for _, i := range choices.items {
@@ -84,23 +100,29 @@ func (p *prepared) provide(ctx context.Context, choices choices, line *line) (it
 		}
 	}
 	if p.from.mode() == FromCache {
-		return item{}, errNotCached
+		return item{}, &absentError{err: errNotCached}
 	}
 	var failed []error
+	absent := choices.without == nil || isAbsent(choices.without) // as long as all that were asked do not have it
 	for n, i := range choices.items {
 		err := p.cache.ensure(ctx, i, line)
 		if err == nil {
 			return i, nil
 		}
 		failed = append(failed, err)
+		absent = absent && isAbsent(err)
 		if !p.from.next(err) {
-			return item{}, errors.Join(failed...)
+			break
 		}
 		if n+1 < len(choices.items) {
 			line.note(fmt.Sprintf("no %s (%v): next, %s", i.source.Name(), err, choices.items[n+1].source.Name()))
 		}
 	}
-	return item{}, errors.Join(append(failed, choices.without)...)
+	err := errors.Join(append(failed, choices.without)...)
+	if absent {
+		err = &absentError{rule: p.from.rule(), err: err}
+	}
+	return item{}, err
 }
 
 // State is what the cache holds of a binary.
@@ -260,6 +282,9 @@ func prepare(ctx context.Context, o Options) (*prepared, error) {
 	for _, c := range set {
 		choices, err := plan(ctx, c, sources)
 		if err != nil {
+			if isAbsent(err) {
+				err = &absentError{rule: o.From.rule(), err: err}
+			}
 			return nil, explain(ctx, fmt.Sprintf("plan %s %s", c.Name, c.Version), root, err)
 		}
 		if o.From.mode() == FromDownload {

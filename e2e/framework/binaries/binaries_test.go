@@ -209,3 +209,12 @@ func wantEnvironment(t *testing.T, err error, text string) {
 		t.Fatalf("want an environment error with %q, got: %v", text, err)
 	}
 }
+
+// wantRefused wants a wish that cannot be met: it is the user's to change.
+func wantRefused(t *testing.T, err error, text string) {
+	t.Helper()
+	env, input := (*cluster.EnvironmentError)(nil), (*cluster.InputError)(nil)
+	if errors.As(err, &env) || !errors.As(err, &input) || input.Remedy == "" || !strings.Contains(err.Error(), text) {
+		t.Fatalf("want an input error with %q and a remedy, got: %v", text, err)
+	}
+}

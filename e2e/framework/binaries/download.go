@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 )
@@ -22,6 +23,14 @@ func (e remoteError) Unwrap() error { return e.error }
 type refusal struct{ error }
 
 func (e refusal) Unwrap() error { return e.error }
+
+// noSuchFile is the answer that there is no such file, or none for those who ask.
+var noSuchFile = []int{http.StatusNotFound, http.StatusGone, http.StatusForbidden, http.StatusUnauthorized}
+
+// absence is a refusal because there is no such file.
+type absence struct{ error }
+
+func (e absence) Unwrap() error { return e.error }
 
 var errStalled = errors.New("the server sent nothing")
 
@@ -116,6 +125,8 @@ func (r *release) get(ctx context.Context, where string, have int64) (*http.Resp
 		return resp, nil
 	case code >= 500, code == http.StatusTooManyRequests, code == http.StatusRequestTimeout:
 		err = remoteError{fmt.Errorf("it answers %s", resp.Status)}
+	case slices.Contains(noSuchFile, code):
+		err = refusal{absence{fmt.Errorf("it answers %s", resp.Status)}}
 	default:
 		err = refusal{fmt.Errorf("it answers %s", resp.Status)}
 	}
@@ -161,13 +172,14 @@ func (r *release) insist(ctx context.Context, where string, try func(context.Con
 		got, err := try(ctx)
 		var remote remoteError
 		var never refusal
+		var none absence
 		switch {
 		case err == nil:
 			return nil
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
 		case errors.As(err, &never):
-			return &UnavailableError{Where: redact(where), Err: err}
+			return &UnavailableError{Where: redact(where), Err: err, Absent: errors.As(err, &none)}
 		case !errors.As(err, &remote):
 			return err
 		case got >= enoughBytes:

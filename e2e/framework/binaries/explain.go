@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"io/fs"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 
 	"headroom/e2e/framework/cluster"
 )
 
-// explain wraps err as an environment error with a remedy, when one is known; one that has a remedy already keeps it. A cancelled context stays what it
-// is: nothing is wrong.
+// explain wraps err as an environment error with a remedy, when one is known; one that has a remedy already keeps it. What no source has is not the
+// environment's but a wish that cannot be met. A cancelled context stays what it is: nothing is wrong.
 func explain(ctx context.Context, op, root string, err error) error {
 	if ctx.Err() != nil {
 		return fmt.Errorf("%s: %w", op, context.Cause(ctx))
@@ -21,7 +22,30 @@ func explain(ctx context.Context, op, root string, err error) error {
 	if env := (*cluster.EnvironmentError)(nil); errors.As(err, &env) && env.Remedy != "" {
 		return fmt.Errorf("%s: %w", op, err)
 	}
+	if none := (*absentError)(nil); errors.As(err, &none) {
+		return &cluster.InputError{Err: fmt.Errorf("%s: %w", op, err), Remedy: remedy(root, err)}
+	}
 	return &cluster.EnvironmentError{Op: op, Err: err, Remedy: remedy(root, err)}
+}
+
+// What the go command says where its module source does not have what was asked for, and where it could not ask. When a proxy does not have a module the
+// command asks the module's repository, so that both may be said: what could not be asked may have it.
+var (
+	saysAbsent  = []string{"unknown revision", "no matching versions", ": 404 Not Found", ": 410 Gone", ": 403 Forbidden", "toolchain not available"}
+	saysUnasked = []string{"dial tcp", "no such host", "i/o timeout", "connection refused", "proxyconnect", "GOPROXY=off", "TLS handshake"}
+)
+
+// isAbsent says whether a source was asked and does not have a binary. Disk and network trouble, a wrong sum, and a build that breaks are something else.
+func isAbsent(err error) bool {
+	if unavailable := (*UnavailableError)(nil); errors.As(err, &unavailable) {
+		return unavailable.Absent
+	}
+	failed := (*commandError)(nil)
+	return errors.As(err, &failed) && saysAny(failed.output, saysAbsent) && !saysAny(failed.output, saysUnasked)
+}
+
+func saysAny(output string, texts []string) bool {
+	return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(output, text) })
 }
 
 func remedy(root string, err error) string {
@@ -51,8 +75,10 @@ func remedy(root string, err error) string {
 		return "install the Go release that the message names, or let the go command fetch it: GOTOOLCHAIN=auto"
 	case said("SECURITY ERROR"), said("checksum mismatch"):
 		return "do not switch the verification off: find out who changed the module, then `go clean -modcache` and build again"
-	case said("dial tcp"), said("no such host"), said("i/o timeout"), said("connection refused"), said("proxyconnect"), said("GOPROXY=off"):
+	case saysAny(output, saysUnasked):
 		return "the go command cannot reach its module source: set GOPROXY (and HTTPS_PROXY) as your network needs, then run the command again"
+	case saysAny(output, saysAbsent):
+		return "choose another version, or give with --mirror a place that has its files, or set GOPROXY to one that has its module"
 	case said("signal: killed"):
 		return "a compiler was killed, most likely for lack of memory: free some, or set GOMAXPROCS=1, then run the command again"
 	}

@@ -50,7 +50,8 @@ func must(err error) {
 }
 
 // fakeGo answers what Build asks. Files in dir steer it: "hang" makes builds wait until it is removed; "fail" has the text to fail with;
-// "says" replaces the version that binaries print; "version" is the Go release. It notes the toolchain of each command in "toolchains".
+// "mod" has the text to fail with when asked for a module, "env" when asked for the environment; "says" replaces the version that binaries print; "version"
+// is the Go release. It notes the toolchain of each command in "toolchains".
 func fakeGo(dir string, args []string) {
 	steer := func(name string) (string, bool) {
 		text, err := os.ReadFile(filepath.Join(dir, name))
@@ -61,12 +62,20 @@ func fakeGo(dir string, args []string) {
 	fmt.Fprintln(toolchains, args[0], os.Getenv("GOTOOLCHAIN"))
 	switch args[0] {
 	case "env":
+		if text, fail := steer("env"); fail {
+			fmt.Fprintln(os.Stderr, text)
+			os.Exit(1)
+		}
 		release, ok := steer("version")
 		if !ok {
 			release = cmp.Or(strings.TrimPrefix(os.Getenv("GOTOOLCHAIN"), "local"), "go1.26.8")
 		}
 		must(json.NewEncoder(os.Stdout).Encode(map[string]string{"GOVERSION": release, "GOAMD64": "v1"}))
 	case "mod":
+		if text, fail := steer("mod"); fail {
+			must(json.NewEncoder(os.Stdout).Encode(map[string]string{"Error": text}))
+			os.Exit(1)
+		}
 		module, version, _ := strings.Cut(args[len(args)-1], "@")
 		text := fmt.Sprintf("module %s\n\ngo 1.26.0\n\nreplace k8s.io/api => ./staging/src/k8s.io/api\n", module)
 		must(os.WriteFile(filepath.Join(dir, "go.mod"), []byte(text), 0o644))

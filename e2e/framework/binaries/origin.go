@@ -135,3 +135,16 @@ func (o Origin) next(err error) bool {
 	var unavailable *UnavailableError
 	return o.mode() == Auto && errors.As(err, &unavailable)
 }
+
+// rule says which sources may be asked, for what none of them has.
+func (o Origin) rule() string {
+	switch o.mode() {
+	case FromMirror:
+		return "--binaries mirror takes only what the mirror has"
+	case FromDownload:
+		return "--binaries download takes Kubernetes' components only from its release site"
+	case FromBuild:
+		return "--binaries build makes only what there is a Go module of"
+	}
+	return "none of the sources that --binaries auto asks has it"
+}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -51,8 +52,9 @@ func TestMirror(t *testing.T) {
 	}
 	w.from.Mirror = dir
 	_, _, err := w.ensure("etcd")
-	wantEnvironment(t, err, "etcd.sha256: no such file or directory")
-	wantEnvironment(t, err, "remedy: put the file and its .sha256 there, or use --binaries auto")
+	wantRefused(t, err, "provide etcd v3.6.16: --binaries mirror takes only what the mirror has: ")
+	wantRefused(t, err, "etcd.sha256: no such file or directory")
+	wantRefused(t, err, "remedy: put the file and its .sha256 there, or use --binaries auto")
 
 	if err := os.WriteFile(filepath.Join(dir, place(kubelet(t))), garbled(s.files[place(kubelet(t))]), 0o644); err != nil {
 		t.Fatal(err)
@@ -101,8 +103,8 @@ func TestAuto(t *testing.T) {
 		t.Errorf("got\n%s", out)
 	}
 	_, _, err := w.ensure("csi-attacher")
-	wantEnvironment(t, err, "provide csi-attacher v4.12.0: it is not in the cache, and --binaries cache makes nothing")
-	wantEnvironment(t, err, "remedy: bring them here with `headroom binaries fetch`")
+	wantRefused(t, err, "provide csi-attacher v4.12.0: it is not in the cache, and --binaries cache makes nothing")
+	wantRefused(t, err, "remedy: bring them here with `headroom binaries fetch`")
 	// A wrong sum is not worked around.
 	c := kubelet(t)
 	c.Name = "kube-controller-manager"
@@ -133,6 +135,67 @@ func TestDownloadBuildsOnlyWhatTheSiteLacks(t *testing.T) {
 	wantEnvironment(t, err, "connection refused")
 	if w.builds() != 2 {
 		t.Error("want no build of what was to be downloaded")
+	}
+}
+
+// TestWishThatCannotBeMet: where all that may be asked answer that they do not have it, another try changes nothing, and the wish is refused. As soon as one
+// could not be asked, or broke off, it is the environment's failure.
+func TestWishThatCannotBeMet(t *testing.T) {
+	const unknown = "k8s.io/kubernetes@v1.36.3: invalid version: unknown revision v1.36.3"
+	answers := func(code int) func(*testing.T) string {
+		return func(t *testing.T) string {
+			s := newSite(t)
+			s.wrong = func(w http.ResponseWriter, _ *http.Request, _ []byte, _ int) bool { w.WriteHeader(code); return true }
+			return s.URL
+		}
+	}
+	away := func(*testing.T) string { return nobody }
+	for name, c := range map[string]struct {
+		mode    Mode
+		site    func(*testing.T) string
+		mod     string // what the go command says instead of a module, or "env: ..." instead of its environment
+		refused bool
+		want    string
+	}{
+		"mirror, 404":                        {FromMirror, answers(404), "", true, "--binaries mirror takes only what the mirror has: http://127.0.0.1:"},
+		"mirror, 403":                        {FromMirror, answers(403), "", true, "403 Forbidden"},
+		"mirror, 407":                        {FromMirror, answers(407), "", false, "407 Proxy Authentication Required"},
+		"mirror, away":                       {FromMirror, away, "", false, "connection refused"},
+		"download, 404":                      {FromDownload, answers(404), "", true, "--binaries download takes Kubernetes' components only from its release site: http"},
+		"download, 410":                      {FromDownload, answers(410), "", true, "410 Gone"},
+		"download, away":                     {FromDownload, away, "", false, "connection refused"},
+		"build, unknown":                     {FromBuild, away, unknown, true, "--binaries build makes only what there is a Go module of: go mod download k8s.io/kubernetes@v1.36.3"},
+		"build, 404":                         {FromBuild, away, "reading https://proxy.example/k8s.io/x/@v/v1.36.3.info: 404 Not Found", true, "404 Not Found"},
+		"build, nobody there":                {FromBuild, away, "dial tcp: lookup proxy.example: no such host", false, "set GOPROXY"},
+		"build, 404 and a repository's away": {FromBuild, away, "unknown revision; git ls-remote: dial tcp: i/o timeout", false, "set GOPROXY"},
+		"build, no toolchain":                {FromBuild, away, "env: go: download go1.99: toolchain not available", true, "toolchain not available"},
+		"auto, nobody has it":                {Auto, answers(404), unknown, true, "none of the sources that --binaries auto asks has it: http"},
+		"auto, no toolchain":                 {Auto, answers(404), "env: go: download go1.99: toolchain not available", true, "none of the sources that --binaries auto asks has it: http"},
+		"auto, the site is away":             {Auto, away, unknown, false, "unknown revision"},
+		"auto, the module's is away":         {Auto, answers(404), "dial tcp: lookup proxy.example: no such host", false, "set GOPROXY"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			w.from = Origin{Mode: c.mode, official: c.site(t)}
+			if c.mode == FromMirror {
+				w.from.Mirror = w.from.official
+			}
+			if text, env := strings.CutPrefix(c.mod, "env: "); env {
+				w.steer("env", text)
+			} else if c.mod != "" {
+				w.steer("mod", c.mod)
+			}
+			_, _, err := w.ensure("kubelet")
+			if c.refused {
+				wantRefused(t, err, c.want)
+				wantRefused(t, err, "kubelet v1.36.3: ")
+			} else {
+				wantEnvironment(t, err, c.want)
+			}
+			if w.builds() != 0 {
+				t.Errorf("want no build, got %d", w.builds())
+			}
+		})
 	}
 }
 

@@ -88,6 +88,8 @@ type UnavailableError struct {
 	// Where is the URL or the path.
 	Where string
 	Err   error
+	// Absent says that the source was asked and does not have it: to ask again changes nothing.
+	Absent bool
 }
 
 func (e *UnavailableError) Error() string { return fmt.Sprintf("%s: %v", e.Where, e.Err) }
@@ -193,7 +195,7 @@ func unreadable(where string, err error) error {
 	if errors.As(err, &path) {
 		err = path.Err // where says the rest
 	}
-	return &UnavailableError{Where: where, Err: err}
+	return &UnavailableError{Where: where, Err: err, Absent: errors.Is(err, fs.ErrNotExist)}
 }
 
 var sumForm = regexp.MustCompile(`^[0-9a-f]{64}$`)

@@ -137,7 +137,8 @@ func (o Options) provisions() bool {
 	return err == nil && d.Dynamic()
 }
 
-// Provide gets the executables that runs with these options will need, each once. The error of what cannot be had is a *cluster.EnvironmentError.
+// Provide gets the executables that runs with these options will need, each once. Errors are those of
+// binaries.Ensure.
 func Provide(ctx context.Context, all []Options) error {
 	type place struct{ kubernetes, attacher, provisioner versions.Version }
 	needed := map[place][]string{}
