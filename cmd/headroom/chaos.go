@@ -216,7 +216,7 @@ func (o *chaosOptions) several(cmd *cobra.Command) error {
 	if err := w.Flush(); err != nil {
 		return err
 	}
-	say(&text, "\n%d of %d seeds played: %d held, %d violated, %d inconclusive, %d with a failure of the environment\n", len(ends)-skipped(ends), o.seeds,
+	say(&text, "\n%d of %s played: %d held, %d violated, %d inconclusive, %d with a failure of the environment\n", len(ends)-skipped(ends), report.Plural(o.seeds, "seed"),
 		counts[report.ExitHeld], counts[report.ExitViolated], counts[report.ExitInconclusive], counts[report.ExitEnvironment])
 	if _, err := cmd.OutOrStdout().Write(text.Bytes()); err != nil {
 		return cluster.Environment("print the table", err)

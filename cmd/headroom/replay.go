@@ -65,7 +65,7 @@ With --times each is played so often, its copies on nodes of their own beside ea
 				return usageError{err}
 			}
 			if check {
-				say(cmd.OutOrStdout(), "%d scenarios, nothing wrong with them\n", len(stories))
+				say(cmd.OutOrStdout(), "nothing wrong with %s\n", report.Plural(len(stories), "scenario"))
 				return nil
 			}
 			o.Out = cmd.ErrOrStderr()

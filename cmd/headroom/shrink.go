@@ -121,7 +121,7 @@ func (o *shrinkOptions) start(cmd *cobra.Command, from string) error {
 			if p.Err != nil {
 				what = "tells nothing: " + p.Err.Error()
 			}
-			say(notes, "%s  %d steps, %s: %s\n", time.Since(t.begun).Round(time.Second), p.Steps, p.What, what)
+			say(notes, "%s  %s, %s: %s\n", time.Since(t.begun).Round(time.Second), report.Plural(p.Steps, "step"), p.What, what)
 		},
 	})
 	if cmd.Context().Err() != nil {
@@ -152,8 +152,8 @@ func (o *shrinkOptions) finish(cmd *cobra.Command, r report.Report, whole story,
 		return cluster.Environment("write the result", err)
 	}
 	out := cmd.OutOrStdout()
-	say(out, "%d steps of %d on %d nodes of %d show %s violated %d of %d times; %d trials, %s\n", len(s.Steps), len(whole.Steps), len(s.Topology.Nodes),
-		len(whole.Topology.Nodes), o.invariant, res.Shown, res.Played, res.Trials, took.Round(time.Second))
+	say(out, "%d of %s on %d of %s: %s violated %d of %s; %s, %s\n", len(s.Steps), report.Plural(len(whole.Steps), "step"), len(s.Topology.Nodes),
+		report.Plural(len(whole.Topology.Nodes), "node"), o.invariant, res.Shown, report.Plural(res.Played, "time"), report.Plural(res.Trials, "trial"), took.Round(time.Second))
 	if res.Cut {
 		say(out, "the time was up before everything was tried: it may get smaller with a longer --deadline\n")
 	}

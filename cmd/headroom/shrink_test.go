@@ -17,7 +17,7 @@ func TestShrinkCommand(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v\n%s", err, text)
 	}
-	for _, want := range []string{"1 steps of 12 on 1 nodes of 2 show attach-rechecked violated 3 of 3 times", "1. slow-stale-answer on driver@1", out} {
+	for _, want := range []string{"1 of 12 steps on 1 of 2 nodes: attach-rechecked violated 3 of 3 times", "1. slow-stale-answer on driver@1", out} {
 		if !strings.Contains(text, want) {
 			t.Errorf("want %q, got %s", want, text)
 		}

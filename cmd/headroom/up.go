@@ -14,6 +14,7 @@ import (
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind"
 	"headroom/e2e/framework/cluster/local"
+	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/run"
 )
 
@@ -81,8 +82,8 @@ func up(cmd *cobra.Command, o run.Options, nodes int, limit int64) (err error) {
 	}
 	out := cmd.OutOrStdout()
 	say(out, "export KUBECONFIG=%s\n", s.Kubeconfig())
-	say(cmd.ErrOrStderr(), "%d nodes, driver %s, %d volumes each. Quota: headroom quota --control %s ...\nCtrl-C, or `headroom down`, ends it.\n",
-		len(b.Nodes), b.Driver, limit, s.QuotaAddress())
+	say(cmd.ErrOrStderr(), "%s, driver %s, %s each. Quota: headroom quota --control %s ...\nCtrl-C, or `headroom down`, ends it.\n",
+		report.Plural(len(b.Nodes), "node"), b.Driver, report.Plural(int(limit), "volume"), s.QuotaAddress())
 	select {
 	case <-ctx.Done():
 		return nil

@@ -77,7 +77,7 @@ func Table(out io.Writer, all []Result) error {
 			fmt.Fprintf(out, "  %s\n", why)
 		}
 	}
-	_, err := fmt.Fprintf(out, "\n%d combinations: %d held, %d violated, %d inconclusive, in %s\n", len(all), counts["held"], counts["violated"], counts["inconclusive"],
+	_, err := fmt.Fprintf(out, "\n%s: %d held, %d violated, %d inconclusive, in %s\n", report.Plural(len(all), "combination"), counts["held"], counts["violated"], counts["inconclusive"],
 		took.Round(time.Second))
 	return err
 }

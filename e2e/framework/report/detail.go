@@ -129,7 +129,7 @@ func (t *table) invariant(i InvariantResult, s Status) {
 	}
 	for n, v := range verdicts {
 		if n == maxShown {
-			t.line("  and %s: see %s", plural(len(verdicts)-maxShown, "more verdict"), FileReport)
+			t.line("  and %s: see %s", Plural(len(verdicts)-maxShown, "more verdict"), FileReport)
 			break
 		}
 		t.verdict(v, boundary)
@@ -204,7 +204,7 @@ func (t *table) reasons(r Report) {
 func (t *table) harness(h Harness) {
 	if len(h.Gaps) > 0 {
 		first := h.Gaps[0]
-		t.paragraph("", fmt.Sprintf("history: %s, the first at %s in %s: %s", plural(len(h.Gaps), "gap"), offset(first.At), first.Source, first.Reason))
+		t.paragraph("", fmt.Sprintf("history: %s, the first at %s in %s: %s", Plural(len(h.Gaps), "gap"), offset(first.At), first.Source, first.Reason))
 	}
 	if len(h.Slow) > 0 {
 		worst := h.Slow[0]
@@ -213,7 +213,7 @@ func (t *table) harness(h Harness) {
 				worst = s
 			}
 		}
-		t.paragraph("", fmt.Sprintf("harness: slow in %s, the worst %s at %s (%s)", plural(len(h.Slow), "interval"),
+		t.paragraph("", fmt.Sprintf("harness: slow in %s, the worst %s at %s (%s)", Plural(len(h.Slow), "interval"),
 			time.Duration(worst.Worst).Round(time.Millisecond), offset(worst.From), worst.Source))
 	}
 	if len(h.Gaps)+len(h.Slow) > 0 {

@@ -92,7 +92,7 @@ func (x *expectations) check(r *Report, p played, want history.Expectation) (Sta
 	case open != "":
 		return Inconclusive, fmt.Sprintf("%s: it is not told whether it %s: %s", want.Invariant, map[bool]string{true: "is violated", false: "holds"}[want.Violated], open)
 	case want.Violated && held > 0:
-		return Violated, fmt.Sprintf("%s: want it violated, got it held %s: the defect is gone, or the scenario no longer triggers it", want.Invariant, plural(held, "time"))
+		return Violated, fmt.Sprintf("%s: want it violated, got it held %s: the defect is gone, or the scenario no longer triggers it", want.Invariant, Plural(held, "time"))
 	}
 	return Inconclusive, fmt.Sprintf("%s: the scenario never put it to the test", want.Invariant)
 }

@@ -120,7 +120,7 @@ func figures(verdicts []Verdict) string {
 	}
 	text := ""
 	if judged > 0 {
-		text = fmt.Sprintf("%d times", judged)
+		text = Plural(judged, "time")
 	}
 	if samples > 0 {
 		text = joinDetail(fmt.Sprintf("worst %s of %d", time.Duration(worst).Round(time.Millisecond), samples), text)

@@ -212,7 +212,7 @@ func subjects(i InvariantResult) string {
 // end prints the counts, and how to get here again.
 func (t *table) end(r Report, o Options) {
 	s := r.Summarise()
-	line := fmt.Sprintf("%s, %s: %d held, %d violated, %d inconclusive", plural(s.Requirements, "requirement"), plural(s.Invariants, "invariant"),
+	line := fmt.Sprintf("%s, %s: %d held, %d violated, %d inconclusive", Plural(s.Requirements, "requirement"), Plural(s.Invariants, "invariant"),
 		s.Held, s.Violated, s.Inconclusive)
 	for _, extra := range []struct {
 		n    int
@@ -223,7 +223,7 @@ func (t *table) end(r Report, o Options) {
 		switch {
 		case extra.n == 0:
 		case extra.what == "environment":
-			line += ", " + plural(extra.n, "environment problem")
+			line += ", " + Plural(extra.n, "environment problem")
 		default:
 			line += fmt.Sprintf(", %d %s", extra.n, extra.what)
 		}
@@ -239,9 +239,13 @@ func (t *table) end(r Report, o Options) {
 	}
 }
 
-func plural(n int, what string) string {
+// Plural counts something, such as "1 query" and "2 queries".
+func Plural(n int, what string) string {
 	if n == 1 {
 		return "1 " + what
+	}
+	if stem, ok := strings.CutSuffix(what, "y"); ok {
+		return fmt.Sprintf("%d %sies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, what)
 }

@@ -147,14 +147,24 @@ func (u *upgrades) judge(r *Report) {
 		r.Doubts, out.Because = append(r.Doubts, untried), []string{untried}
 	}
 	if out.Safe = len(out.Because) == 0; out.Safe {
-		out.Because = []string{fmt.Sprintf("all %d steps were taken, and all that was put to the test held: %s", out.Steps, held(*r))}
+		out.Because = []string{fmt.Sprintf("each of %s was taken, and all that was put to the test held: %s", Plural(out.Steps, "step"), held(*r))}
 	}
 }
 
 // held counts the rows that held.
 func held(r Report) string {
-	s := r.Summarise()
-	return fmt.Sprintf("%d requirements and invariants", s.Held)
+	requirements, invariants := 0, 0
+	for _, q := range r.Requirements {
+		if q.Status == Held {
+			requirements++
+		}
+	}
+	for _, i := range r.Invariants {
+		if i.Status == Held {
+			invariants++
+		}
+	}
+	return Plural(requirements, "requirement") + " and " + Plural(invariants, "invariant")
 }
 
 // objections are the reasons against the upgrade: what ended the walk, what was violated, and what could not be told.

@@ -73,7 +73,7 @@ func TestUpgradePage(t *testing.T) {
 	}{
 		"yes": {func(add func(float64, history.Event, any)) { taken(add); ends(add, history.Walk{}, "Held") }, nil, true, []string{
 			"UPGRADE v1.35.4 -> v1.36.3   driver steady, new release never-refreshes   seed 5",
-			"safe to upgrade: yes, because\n  - all 2 steps were taken, and all that was put to the test held: 1 requirements and invariants",
+			"safe to upgrade: yes, because\n  - each of 2 steps was taken, and all that was put to the test held: 1 requirement and 0 invariants",
 			"steps  2 of 2 taken", "swaps  1, from the signal until ready with all leases renewed: median 3.8s, worst 3.8s", "no stop rule was broken",
 			"note   step 1: kube-apiserver v1.36.3 -> v1.35.4: no way back", "1     rollback  kube-apiserver  v1.36.3  v1.35.4  2.5s   3.8s",
 		}},

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/report"
 	"headroom/e2e/invariants/model"
 )
 
@@ -47,7 +48,7 @@ func (f *fold) row(p *Page, id model.ID, steps, marks int) Row {
 	r.Usable, r.Answer, r.Count, r.Attached = lines["limits"].steps, lines["answers"].steps, lines["counts"].steps, attached.steps
 	for _, name := range []string{"limits", "answers", "counts", "attached volumes"} {
 		if l := lines[name]; l.lost > 0 {
-			p.LeftOut = append(p.LeftOut, fmt.Sprintf("%s: %d changes of %s after the first %d", id, l.lost, name, steps))
+			p.LeftOut = append(p.LeftOut, fmt.Sprintf("%s: %s of %s after the first %d", id, report.Plural(l.lost, "change"), name, steps))
 		}
 	}
 	r.Marks = append([]Mark{}, f.marks[id.Node]...)

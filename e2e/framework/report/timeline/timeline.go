@@ -197,7 +197,7 @@ func (p *Page) verdicts(r report.Report) {
 			p.Verdicts = append(p.Verdicts, one)
 		}
 		if held > 0 || len(i.Verdicts) == 0 {
-			row.Status, row.Detail = string(report.Held), fmt.Sprintf("%d subjects", held)
+			row.Status, row.Detail = string(report.Held), report.Plural(held, "subject")
 			if held == 0 {
 				row.Status, row.Detail = string(i.Status), i.Detail
 			}
