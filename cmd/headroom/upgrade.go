@@ -24,7 +24,7 @@ type upgradeOptions struct {
 	run              run.Options
 	from, to         string
 	printOnly, noWay bool
-	noise            bool
+	noise, stale     bool
 	versions         versionFlags
 }
 
@@ -70,6 +70,7 @@ The end is one page that says whether the upgrade is safe, and why.`,
 	f.StringVar(&o.run.Driver, "driver", defaultDriver, "driver under test: a name from `headroom drivers`, or a path to a .yaml file")
 	f.StringVar(&o.run.NewDriver, "new-driver", "", "the driver's new release: a name or a path as of --driver (default --driver with RELEASE 2)")
 	f.BoolVar(&o.noise, "noise", false, "let the quota backend fail for seconds at a time while the cluster bakes, which a healthy driver bears and no stop rule takes for more")
+	f.BoolVar(&o.stale, "stale-writer", false, "let a controller write an older count back into a CSINode while the cluster bakes, which must pause growth and end nothing")
 	f.StringSliceVar(&o.versions.gates, "gate", nil, "feature gate of a component at every version, such as kubelet/"+versions.MutableCSINodeAllocatableCount+"=true; may be repeated")
 	f.StringVar(&o.run.RunDir, "run-dir", "", "empty or new directory for events, logs and reports (default runs/<id>)")
 	f.IntVar(&o.run.Port, "port", 0, "port of the API server on 127.0.0.1 (default any)")
@@ -138,7 +139,7 @@ func (o *upgradeOptions) start(cmd *cobra.Command, steps []plan.Step) error {
 	if err := run.Obtainable(ctx, o.run); err != nil {
 		return err
 	}
-	say(cmd.ErrOrStderr(), "seed %d, %d steps\n%s", o.Seed, len(steps), plan.Text(steps))
+	say(cmd.ErrOrStderr(), "seed %d, %s\n%s", o.Seed, report.Plural(len(steps), "step"), plan.Text(steps))
 	s, err := run.Start(ctx, o.run)
 	if err != nil {
 		return err
@@ -154,7 +155,7 @@ func (o *upgradeOptions) start(cmd *cobra.Command, steps []plan.Step) error {
 	s.Phase("faults")
 	s.While(ctx, func(ctx context.Context) {
 		err := upgrade.Walk(ctx, s, upgrade.Options{
-			Options: o.Options, Steps: steps, NewDriver: o.run.NewDriver, Noise: o.noise, Out: cmd.ErrOrStderr(),
+			Options: o.Options, Steps: steps, NewDriver: o.run.NewDriver, Noise: o.noise, StaleWriter: o.stale, Out: cmd.ErrOrStderr(),
 		})
 		if err != nil {
 			say(cmd.ErrOrStderr(), "the bench of the walk is not quite gone: %v\n", err)

@@ -129,8 +129,14 @@ func (d *decider) decide(l look) (what decision) {
 func (b *watcher) bake(ctx context.Context, s *step) error {
 	from := history.Now()
 	until, seen := time.Now().Add(s.For), decider{}
-	release := sync.OnceFunc(b.walk.load.squeeze(ctx))
+	load := b.walk.load
+	release := sync.OnceFunc(load.squeeze(ctx))
 	defer release()
+	written, end := func() bool { return true }, func() {}
+	if b.walk.StaleWriter && b.bounds().UpdateDelay > 0 {
+		written, end = load.beside(ctx, b.walk.staleWrite)
+		defer end()
+	}
 	last := false // the last changes were made
 	for {
 		if err := run.Pause(ctx, bakeLook); err != nil {
@@ -150,27 +156,28 @@ func (b *watcher) bake(ctx context.Context, s *step) error {
 		}
 		switch {
 		case what.stop:
+			end()
 			return &stopError{Broken: *what.broken, held: b.walk.hold(ctx)} // at once: the load ends in its own time
 		case what.pause:
-			b.walk.load.pauseGrowth()
+			load.pauseGrowth()
 			until = time.Now().Add(s.For)
 		}
 		if what.trust {
 			b.trust(now)
 		}
 		switch {
-		case time.Now().Before(until):
+		case time.Now().Before(until) || !written():
 		case l.Bounds.UpdateDelay > 0 && !last:
 			release()
-			thaw, err := b.walk.load.lastChange(ctx)
+			thaw, err := load.lastChange(ctx)
 			if err != nil {
 				return err
 			}
 			defer thaw()
 			last = true
 		case !what.open:
-			b.walk.load.resumeGrowth()
-			return b.walk.load.settled(ctx)
+			load.resumeGrowth()
+			return load.settled(ctx)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -92,6 +93,17 @@ func (l *load) fail(ctx context.Context, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.errs = append(l.errs, err)
+}
+
+// beside does something while the load goes on. done says whether it is over, and end cuts it short. Its failure is the load's.
+func (l *load) beside(ctx context.Context, do func(context.Context) error) (done func() bool, end context.CancelFunc) {
+	ctx, end = context.WithCancel(ctx)
+	var over atomic.Bool
+	l.group.Go(func() {
+		defer over.Store(true)
+		l.fail(ctx, do(ctx))
+	})
+	return over.Load, end
 }
 
 // failed is what went wrong so far.

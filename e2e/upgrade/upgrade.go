@@ -50,6 +50,8 @@ type Options struct {
 	NewDriver string
 	// Noise lets the backend fail for a few seconds again and again while the cluster bakes, and foreign attachments come and go: what a driver must bear.
 	Noise bool
+	// StaleWriter lets a controller write an older count back once in each bake in which counts follow quotas, which must pause growth and end nothing.
+	StaleWriter bool
 	// Out receives a line for each step.
 	Out io.Writer
 }

@@ -108,8 +108,8 @@ func TestDecisions(t *testing.T) {
 	}
 }
 
-// TestRecordedSeries decides over what walks saw in their bakes. A file's name begins with the rule that stopped the walk, after "stops-", or with "goes-on"
-// where nothing was wrong with the driver. To record another: copy the bodies of the events "look" of a run's events/upgrade.jsonl, one a line.
+// TestRecordedSeries decides over what walks saw in their bakes. A file's name begins with the rule that stopped the walk, after "stops-", with the rule that
+// paused growth once in a walk that went on, after "pauses-", or with "goes-on" where nothing was wrong. To record another: copy the bodies of the events "look" of a run's events/upgrade.jsonl, one a line.
 func TestRecordedSeries(t *testing.T) {
 	paths, err := filepath.Glob(filepath.Join("testdata", "*.jsonl"))
 	if err != nil {
@@ -120,10 +120,13 @@ func TestRecordedSeries(t *testing.T) {
 	for _, path := range paths {
 		name := strings.TrimSuffix(filepath.Base(path), ".jsonl")
 		t.Run(name, func(t *testing.T) {
-			stopped, looks := decideOver(t, path)
+			stopped, paused, looks := decideOver(t, path)
 			rule, stops := strings.CutPrefix(name, "stops-")
+			rule, pauses := strings.CutPrefix(rule, "pauses-")
 			rule, _, _ = strings.Cut(rule, ".")
 			switch {
+			case pauses && (len(paused) != 1 || paused[0] != rule), !pauses && !stops && len(paused) > 0:
+				t.Errorf("want growth paused where the file is named so, once, got %q", paused)
 			case stops && stopped != rule:
 				t.Errorf("want a stop by %q, got %q after %d looks", rule, stopped, looks)
 			case !stops && stopped != "":
@@ -143,8 +146,9 @@ func TestRecordedSeries(t *testing.T) {
 	}
 }
 
-// decideOver returns the rule that stops a recorded series, "" for none, and at which look. A bake begins where the window does.
-func decideOver(t *testing.T, path string) (stopped string, looks int) {
+// decideOver returns the rule that stops a recorded series, "" for none, those that pause growth before, and at which look. A bake begins where the window
+// does.
+func decideOver(t *testing.T, path string) (stopped string, paused []string, looks int) {
 	t.Helper()
 	f, err := os.Open(path)
 	if err != nil {
@@ -165,12 +169,15 @@ func decideOver(t *testing.T, path string) (stopped string, looks int) {
 			d = decider{}
 		}
 		window = l.Signals.HistorySeconds
-		if got := d.decide(l); got.stop {
-			return got.broken.Name, looks
+		switch got := d.decide(l); {
+		case got.stop:
+			return got.broken.Name, paused, looks
+		case got.pause:
+			paused = append(paused, got.broken.Name)
 		}
 	}
 	if err := in.Err(); err != nil {
 		t.Fatal(err)
 	}
-	return "", looks
+	return "", paused, looks
 }

@@ -74,7 +74,7 @@ type Set struct {
 func New(ctx context.Context, client kubernetes.Interface, backend Backend, events *history.Writer, scope, driver string) (*Set, error) {
 	framework.TestContext.VerifyServiceAccount = true
 	labels := map[string]string{ScopeLabel: scope, admissionapi.EnforceLevelLabel: string(admissionapi.LevelPrivileged)}
-	s := &Set{client: client, backend: backend, events: events, scope: scope, driver: driver, made: map[string]bool{}}
+	s := In("", client, backend, events, scope, driver)
 	err := s.Record("create", "namespace", scope, "", func() error {
 		ns, err := framework.CreateTestingNS(ctx, scope, client, labels)
 		if ns != nil {
@@ -86,6 +86,11 @@ func New(ctx context.Context, client kubernetes.Interface, backend Backend, even
 		return nil, errors.Join(fmt.Errorf("make a namespace for %s: %w", scope, err), s.Remove(context.WithoutCancel(ctx)))
 	}
 	return s, nil
+}
+
+// In is an empty set in a namespace that is there already.
+func In(namespace string, client kubernetes.Interface, backend Backend, events *history.Writer, scope, driver string) *Set {
+	return &Set{client: client, backend: backend, events: events, scope: scope, driver: driver, namespace: namespace, made: map[string]bool{}}
 }
 
 // Namespace is where the set's objects are.

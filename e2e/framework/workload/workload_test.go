@@ -69,9 +69,7 @@ func newTestSet(t *testing.T) (*Set, *memory, string) {
 	}
 	t.Cleanup(func() { _ = events.Close() })
 	b := &memory{}
-	s := &Set{
-		client: fake.NewClientset(), backend: b, events: events, scope: "s1", driver: "d", namespace: "ns", made: map[string]bool{},
-	}
+	s := In("ns", fake.NewClientset(), b, events, "s1", "d")
 	t.Cleanup(s.endProvisioner)
 	return s, b, filepath.Join(dir, "workload/p1.jsonl")
 }
