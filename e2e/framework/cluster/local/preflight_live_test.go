@@ -188,7 +188,7 @@ func plantEntries(ctx context.Context, c kubernetes.Interface) error {
 }
 
 // TestPreflightLive plants every defect that the API server lets be planted in live clusters, each in a driver of its own, and wants each found, and found
-// where it is only. A period below 10 s, and one that was stored while the gate was on, cannot be planted: they have unit tests.
+// where it is only. The same cells take every manifest as a dry run. A period below 10 s, and one that was stored while the gate was on, cannot be planted: they have unit tests.
 func TestPreflightLive(t *testing.T) {
 	if *preflightVersions == "" {
 		*preflightVersions = versions.Default().Version.String()
@@ -202,6 +202,7 @@ func TestPreflightLive(t *testing.T) {
 			cell := newTestCluster(t, filepath.Join(t.TempDir(), "run"), binariesAt(t, server, kubelet), steady, plantNode)
 			seePlants(t, cell)
 			seeForbidden(t, cell)
+			t.Run("manifests", func(t *testing.T) { seeManifests(t, cell) })
 		})
 	}
 }
