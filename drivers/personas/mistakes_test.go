@@ -114,6 +114,16 @@ func TestDoublePublish(t *testing.T) {
 	}
 }
 
+func TestLeaksAttachments(t *testing.T) {
+	for persona, want := range map[string][]string{"": {"v"}, "leaks-attachments": nil} {
+		b := eight()
+		_, err := start(t, persona, b).ControllerUnpublishVolume(t.Context(), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v", NodeId: "n1"})
+		if err != nil || !slices.Equal(b.detached, want) {
+			t.Errorf("%q: want OK and %q detached, got %v and %q", persona, want, err, b.detached)
+		}
+	}
+}
+
 // TestFigures shows the personas whose mistake is another figure than the one that they declare.
 func TestFigures(t *testing.T) {
 	declared := policy.Config{MinInterval: time.Second, CacheAge: 2 * time.Second, LastGoodLife: time.Minute, Step: 2, StepInterval: 10 * time.Second}

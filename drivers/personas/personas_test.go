@@ -19,13 +19,13 @@ import (
 	"headroom/fixtures/quota"
 )
 
-// backend answers as set; it fails with err when there is one, and notes the tokens of attaches.
+// backend answers as set; it fails with err when there is one, and notes the tokens of attaches, and what was detached.
 type backend struct {
 	quota  history.Quota
 	err    error
 	tokens []string
-	// deleted are the volumes that were taken away.
-	deleted []string
+	// detached and deleted are the volumes that were taken off and away.
+	detached, deleted []string
 }
 
 func (b *backend) Get(context.Context, string) (history.Quota, error) {
@@ -41,7 +41,10 @@ func (b *backend) AttachToken(_ context.Context, _, _ string, _ bool, _, token s
 	return history.Quota{}, b.err
 }
 
-func (b *backend) Detach(context.Context, string, string) error { return b.err }
+func (b *backend) Detach(_ context.Context, _, volume string) error {
+	b.detached = append(b.detached, volume)
+	return b.err
+}
 
 func (b *backend) CreateVolume(context.Context, string) error { return b.err }
 

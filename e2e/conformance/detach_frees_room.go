@@ -2,6 +2,9 @@ package conformance
 
 import (
 	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/run"
@@ -23,6 +26,28 @@ func detachFreesRoom(ctx context.Context, b *run.Bench) {
 	running := b.StartPods(ctx, 2)
 	waiting := b.WaitingPod(ctx, 1)
 	b.Check(b.DeletePod(ctx, running[0].Name))
-	b.Check(b.AwaitRunning(ctx, waiting, run.Detached+run.Requeued+run.PodStart))
+	if err := b.AwaitRunning(ctx, waiting, run.Detached+run.Requeued+run.PodStart); err != nil {
+		b.Check(refusedRoom(ctx, b, waiting, err))
+	}
 	b.StillRunning(ctx, running[1])
+}
+
+// refusedRoom lays it to the driver that a pod does not run which was placed where a volume was detached: it refuses an attach that fits, as one does that
+// leaks attachments.
+func refusedRoom(ctx context.Context, b *run.Bench, pod run.Pod, failed error) error {
+	p, err := b.Client.CoreV1().Pods(pod.Namespace).Get(ctx, pod.Name, metav1.GetOptions{})
+	if err != nil || p.Spec.NodeName == "" {
+		return failed
+	}
+	all, err := b.Attachments(ctx)
+	if err != nil {
+		return failed
+	}
+	for _, va := range all {
+		if e := va.Status.AttachError; va.Spec.NodeName == p.Spec.NodeName && !va.Status.Attached && e != nil {
+			return run.Blame(history.Driver, fmt.Errorf("pod %q was placed on node %q once a volume was detached there: want its own attached in that room, got it refused: %s: "+
+				"the driver may leak what it said it detached (%w)", p.Name, p.Spec.NodeName, e.Message, failed))
+		}
+	}
+	return failed
 }

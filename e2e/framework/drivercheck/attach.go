@@ -10,6 +10,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"headroom/drivers"
+	"headroom/e2e/framework/report"
 )
 
 const (
@@ -322,7 +323,9 @@ func (s *session) fill(ctx context.Context, space int) error {
 	}
 	if st.Code() == codes.OK {
 		s.rec.violated(caseOver, "want the attach of volume %d refused where %d may be attached, got OK", space+1, space)
-		s.rec.inconclusive(caseFull, "the driver refuses nothing on a full node")
+		for _, c := range []caseID{caseFull, caseRoom} {
+			s.rec.inconclusive(c, "the driver refuses nothing on a full node")
+		}
 	} else {
 		s.rec.held(caseOver, "%s", code(st.Code()))
 		s.want(caseFull, codes.ResourceExhausted, st)
@@ -331,7 +334,40 @@ func (s *session) fill(ctx context.Context, space int) error {
 		return err
 	}
 	s.want(caseWhenFull, codes.OK, st)
+	if !s.attached[extra] {
+		if err := s.room(ctx, extra); err != nil {
+			return err
+		}
+	}
 	return s.quiet(ctx)
+}
+
+// room detaches a volume of the full node and attaches the one that was refused: there is room for it only where the driver has let go of the first. Then it
+// puts things back.
+func (s *session) room(ctx context.Context, refused string) error {
+	first := s.volumes[0]
+	st, err := s.unpublish(ctx, first, s.nodeID)
+	if err != nil {
+		return err
+	}
+	if st.Code() != codes.OK {
+		s.rec.violated(caseUnpublish, "want %s, got %s%s", code(codes.OK), code(st.Code()), words(st))
+		s.rec.inconclusive(caseRoom, "no volume could be detached")
+		return nil
+	}
+	if st, err = s.publish(ctx, s.request(refused)); err != nil {
+		return err
+	}
+	if st.Code() != codes.OK {
+		s.rec.violated(caseRoom, "want a volume attached in the room of one that was detached, got %s%s: the driver leaks what it said it detached", code(st.Code()), words(st))
+	} else {
+		s.rec.held(caseRoom, "%s", code(st.Code()))
+		if _, err = s.unpublish(ctx, refused, s.nodeID); err != nil {
+			return err
+		}
+	}
+	_, err = s.publish(ctx, s.request(first))
+	return err
 }
 
 // early judges an attach that was refused before the node was full.
@@ -343,7 +379,7 @@ func (s *session) early(attached, space int, st *status.Status) {
 	} else {
 		s.rec.violated(caseFill, "want %d volumes attached, got %s at volume %d%s", space, code(st.Code()), attached+1, words(st))
 	}
-	for _, c := range []caseID{caseFill, caseOver, caseFull, caseWhenFull} {
+	for _, c := range []caseID{caseFill, caseOver, caseFull, caseWhenFull, caseRoom} {
 		if s.rec.has(c) == "" {
 			s.rec.inconclusive(c, "the node could not be filled")
 		}
@@ -367,7 +403,7 @@ func (s *session) quiet(ctx context.Context) error {
 		s.rec.violated(caseTotal, "want %d with %d volumes attached, as before, got %d (%s)", before, len(s.attached), s.last(), got)
 		return nil
 	}
-	s.rec.held(caseTotal, "%d with %d volumes attached", before, len(s.attached))
+	s.rec.held(caseTotal, "%d with %s attached", before, report.Plural(len(s.attached), "volume"))
 	return nil
 }
 

@@ -67,6 +67,7 @@ var (
 	caseThrottled    = caseID{"class-is-honest", "throttled"}
 
 	caseUnpublish       = caseID{"unpublish-safe", "published"}
+	caseRoom            = caseID{"unpublish-safe", "its room is free again"}
 	caseUnpublishAgain  = caseID{"unpublish-safe", "not published"}
 	caseUnpublishVolume = caseID{"unpublish-safe", "no such volume"}
 	caseUnpublishNode   = caseID{"unpublish-safe", "no such node"}
@@ -121,8 +122,8 @@ var checks = []Check{
 		Claim: "What does not fit is refused at attach, whatever the driver reported", Source: publish + " Errors, Max volumes attached"},
 	{ID: "class-is-honest", Core: true, Cases: names(caseFull, caseNoVolume, caseNoNode, caseIncompatible, caseOutageCode, caseThrottled),
 		Claim: "A failed attach has the code of its cause, and RESOURCE_EXHAUSTED means a full node and nothing else", Source: publish + " Errors"},
-	{ID: "unpublish-safe", Core: true, Cases: names(caseUnpublish, caseUnpublishAgain, caseUnpublishVolume, caseUnpublishNode),
-		Claim: "Detaching succeeds, also when there is nothing to detach", Source: unpublish},
+	{ID: "unpublish-safe", Core: true, Cases: names(caseUnpublish, caseRoom, caseUnpublishAgain, caseUnpublishVolume, caseUnpublishNode),
+		Claim: "Detaching succeeds, also when there is nothing to detach, and leaks nothing", Source: unpublish},
 	{ID: "total-not-remaining", Core: true, Cases: names(caseTotal),
 		Claim: "The driver reports what may be attached in all, not what is left of it", Source: nodeGetInfo + "; the scheduler subtracts what is attached itself"},
 	{ID: "quota-to-answer", Core: true, Cases: names(caseFall, caseRise),
@@ -154,10 +155,10 @@ func Checks() []Check { return slices.Clone(checks) }
 var (
 	attachCases = []caseID{
 		caseNoVolumeID, caseNoNodeID, caseNoCapability, caseFirst, caseFill, caseTwice, caseWhenFull, caseOver, caseUnseen, caseAttachOutages, caseFull, caseNoVolume, caseNoNode,
-		caseIncompatible, caseOutageCode, caseThrottled, caseUnpublish, caseUnpublishAgain, caseUnpublishVolume, caseUnpublishNode, caseTotal,
+		caseIncompatible, caseOutageCode, caseThrottled, caseUnpublish, caseRoom, caseUnpublishAgain, caseUnpublishVolume, caseUnpublishNode, caseTotal,
 	}
 	// limitCases take a driver with a limit of its own.
-	limitCases = []caseID{caseFill, caseOver, caseFull, caseWhenFull}
+	limitCases = []caseID{caseFill, caseOver, caseFull, caseWhenFull, caseRoom}
 	quotaCases = []caseID{
 		caseUnseen, caseAttachOutages, caseOutageCode, caseThrottled, caseFall, caseRise, caseForeign, caseOutageCount, caseOlder,
 		caseOutage, caseOutageRestart, caseGarbage, caseHuge, caseNegative, caseSteps, caseBudget,

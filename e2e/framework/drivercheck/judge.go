@@ -13,6 +13,7 @@ import (
 
 	"headroom/drivers"
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/report"
 )
 
 // judge puts the driver to all tests, in the order that lets what takes time overlap. It ends early when the driver stops answering.
@@ -38,7 +39,7 @@ func (s *session) judge(ctx context.Context) error {
 		}
 	}
 	if s.rec.has(caseAnswers) == "" {
-		s.rec.held(caseAnswers, "%d calls", s.calls)
+		s.rec.held(caseAnswers, "%s", report.Plural(s.calls, "call"))
 	}
 	return nil
 }
@@ -119,7 +120,7 @@ func (s *session) capabilities(ctx context.Context) error {
 	for _, c := range got.Capabilities {
 		s.caps[c.GetRpc().GetType()] = true
 	}
-	s.rec.held(caseCapabilities, "Controller service with %d capabilities", len(s.caps))
+	s.rec.held(caseCapabilities, "Controller service with %s", report.Plural(len(s.caps), "capability"))
 	if s.attaches = s.caps[csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME]; !s.attaches {
 		s.attachless("declares no PUBLISH_UNPUBLISH_VOLUME: look for the flag that turns attaching on")
 	}
@@ -266,6 +267,6 @@ func (s *session) unchanged(ctx context.Context, infos []*csi.NodeGetInfoRespons
 		s.rec.violated(caseSameCount, "want one limit while nothing changes, got %v", counts)
 		return nil
 	}
-	s.rec.held(caseSameCount, "%d, %d times", counts[0], len(counts))
+	s.rec.held(caseSameCount, "%d, %s", counts[0], report.Plural(len(counts), "time"))
 	return nil
 }

@@ -72,6 +72,7 @@ var caughtBy = map[string][]string{
 	"fails-registration-on-outage": {"never-unbounded"},
 	"ignores-foreign":              {"answer-within-quota"},
 	"jump-recovery":                {"gradual-recovery"},
+	"leaks-attachments":            {"unpublish-safe"},
 	"negative":                     {"never-unbounded"},
 	"never-refreshes":              {"quota-to-answer"},
 	"no-attach-check":              {"attach-rechecked"},

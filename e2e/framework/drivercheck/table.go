@@ -59,8 +59,8 @@ func (r Report) Table(w io.Writer) error {
 		}
 	}
 	line("")
-	line("%d checks: %d held, %d violated, %d inconclusive, %d skipped: %s",
-		len(r.Checks), r.Summary.Held, r.Summary.Violated, r.Summary.Inconclusive, r.Summary.Skipped, strings.ToLower(string(r.Conclusion)))
+	line("%s: %d held, %d violated, %d inconclusive, %d skipped: %s",
+		report.Plural(len(r.Checks), "check"), r.Summary.Held, r.Summary.Violated, r.Summary.Inconclusive, r.Summary.Skipped, strings.ToLower(string(r.Conclusion)))
 	_, err := w.Write(out.Bytes())
 	return err
 }
