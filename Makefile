@@ -130,9 +130,28 @@ upgrade: build ## Walk a cluster from 1.34 to 1.36 under load, back, and up agai
 	bin/headroom upgrade --from 1.34 --to 1.36 $(ARGS)
 
 .PHONY: preflight-tests
-preflight-tests: build ## Plant every defect that preflight knows in live clusters of each version
+preflight-tests: build ## Plant every defect that preflight knows, and dry-run every manifest, in live clusters of each version
 	for v in 1.34 1.35 1.36 1.37; do bin/headroom binaries fetch --kubernetes $$v >/dev/null; done
 	go test -count 1 -timeout 15m -v -run PreflightLive ./e2e/framework/cluster/local -preflight 1.34,1.35/1.34,1.35,1.36/1.34,1.36/1.35,1.36,1.37/1.34,1.37
+
+.PHONY: csimock gcepd
+csimock: ## Build bin/csimock, the mock CSI service of k8s.io/kubernetes
+	@scripts/need.sh go
+	go build -o bin/csimock ./fixtures/csimock
+
+gcepd: ## Build bin/gcepd, the Compute Engine persistent disk driver on its fake cloud (a module of its own)
+	@scripts/need.sh go
+	cd fixtures/gcepd && go build -o ../../bin/gcepd .
+
+# What `make reports` plays.
+KUBERNETES ?= 1.36
+REPORTS ?=
+
+.PHONY: reports
+reports: build ## Play the drivers of docs/reports and archive their reports: KUBERNETES="1.34 1.36", REPORTS="steady csi-mock" (default all)
+	@go build -o bin/reports ./scripts/reports
+	@code=0; bin/reports -kubernetes "$(KUBERNETES)" -only "$(REPORTS)" || code=$$?; \
+		go test -count 1 ./e2e -run TestArchivedReportsDocs -update || code=1; exit $$code
 
 .PHONY: bench
 bench: binaries ## Time the cell's bring-up beside controller-runtime's envtest
