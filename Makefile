@@ -91,6 +91,10 @@ persona-table: binaries tally ## The reference driver passes, and some broken dr
 mutants: binaries tally ## Every broken driver is caught, for its own mistake only, two at a time; prints the matrix
 	HEADROOM_BIN=$(CURDIR)/bin/headroom $(GO_TEST) -count 1 -timeout 45m -parallel 2 $(PERSONA_TABLE) -personas all $(call watch,mutants,-v)
 
+.PHONY: chaos-mutants
+chaos-mutants: binaries ## Every broken driver is caught among faults, by one of ten plans, two at a time; goes on where it was interrupted (ARGS: of `headroom mutants`)
+	bin/headroom mutants --parallel 2 --results fixtures/results/mutants.yaml $(ARGS)
+
 .PHONY: alerts-test
 alerts-test: tally ## Try the alert rules on series of recorded runs, with Prometheus's engine (a module of its own)
 	cd fixtures/manifests/alertstest && go vet ./...

@@ -60,7 +60,10 @@ With --seeds each plan plays on a cluster of its own, in a directory of its own,
 	f := cmd.Flags()
 	f.Int64Var(&o.Seed, "seed", 0, "seed of the plan, and the first of several (default a new one, printed)")
 	f.DurationVar(&o.Duration, "duration", 5*time.Minute, fmt.Sprintf("how long a plan plays, its quiet end included: %s to %s", plan.Shortest, plan.Longest))
-	f.StringSliceVar(&o.Faults, "faults", nil, "groups of faults ("+strings.Join(plan.Groups(), ", ")+") or faults by name; default all that leave no gap in the record")
+	f.StringSliceVar(&o.Faults, "faults", nil, "groups of faults ("+strings.Join(plan.Groups(), ", ")+") or faults by name, such as quota-drop or "+
+		"quota-outage:throttle; default all that leave no gap in the record")
+	f.IntVar(&o.Nodes, "nodes", 0, "how many nodes there are (default 2)")
+	f.DurationVar(&o.Quiet, "quiet", 0, "how long the quiet end is, where it is to be longer than what recovery is allowed")
 	f.StringVar(&o.Driver, "driver", defaultDriver, "driver under test: a name from `headroom drivers`, or a path to a .yaml file")
 	f.StringVar(&o.file, "plan", "", "play this plan instead of making one")
 	f.BoolVar(&o.print, "print-plan", false, "only print the plan")
@@ -81,7 +84,7 @@ With --seeds each plan plays on a cluster of its own, in a directory of its own,
 func (o *chaosOptions) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	if o.file != "" {
-		for _, flag := range []string{"seed", "duration", "faults", "driver", "seeds", "until-failure", "parallel", "coverage", "print-plan"} {
+		for _, flag := range []string{"seed", "duration", "faults", "nodes", "quiet", "driver", "seeds", "until-failure", "parallel", "coverage", "print-plan"} {
 			if given(flag) {
 				return fmt.Errorf("--%s: the plan of --plan is made already; leave out one of the two", flag)
 			}

@@ -59,7 +59,7 @@ func rootCommand() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w\n  see: %s --help", err, cmd.CommandPath())}
 	})
-	root.AddCommand(runCommand(), replayCommand(), chaosCommand(), shrinkCommand(), coverageCommand(), matrixCommand(), upgradeCommand(), checkCommand(), reportCommand(),
+	root.AddCommand(runCommand(), replayCommand(), chaosCommand(), shrinkCommand(), mutantsCommand(), coverageCommand(), matrixCommand(), upgradeCommand(), checkCommand(), reportCommand(),
 		explainCommand(), upCommand(), downCommand(), doctorCommand(), binariesCommand(), quotaCommand(), driverCommand(), driversCommand(),
 		nodeImageCommand(), preflightCommand())
 	return root

@@ -15,6 +15,8 @@ func init() {
 		Doc:  "makes up a new idempotency token for every attach, so that a repeated ControllerPublishVolume takes a second slot",
 		Root: "publish-idempotent",
 		Try:  []string{"publish-repeated"},
+		// A publish is repeated where the answer to the first one is lost.
+		Chaos: Chaos{Faults: []string{"network-half:answers"}},
 		// With the slots gone, attaches that would fit are refused.
 		MayAlso: []string{"publish-repeated"},
 		Mistakes: func() steady.Mistakes {

@@ -12,10 +12,11 @@ import (
 
 func init() {
 	register(Persona{
-		Name: "fails-registration-on-outage",
-		Doc:  "fails NodeGetInfo while the backend does not answer; at registration, the kubelet then removes the entry, which means no limit",
-		Root: "never-unbounded",
-		Try:  []string{"registration-in-outage"},
+		Name:  "fails-registration-on-outage",
+		Doc:   "fails NodeGetInfo while the backend does not answer; at registration, the kubelet then removes the entry, which means no limit",
+		Root:  "never-unbounded",
+		Try:   []string{"registration-in-outage"},
+		Chaos: Chaos{Faults: []string{"quota-outage:refuse", "driver"}},
 		// The driver is not registered until the backend is back, so its pods cannot start there.
 		MayAlso: []string{"registration-in-outage", "kubelet-restart-keeps", "recovers-after-heal"},
 		Mistakes: func() steady.Mistakes {

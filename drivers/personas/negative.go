@@ -12,10 +12,11 @@ import (
 
 func init() {
 	register(Persona{
-		Name: "negative",
-		Doc:  "passes a negative limit of the backend on as its answer, which means no limit",
-		Root: "never-unbounded",
-		Try:  []string{"quota-nonsense"},
+		Name:  "negative",
+		Doc:   "passes a negative limit of the backend on as its answer, which means no limit",
+		Root:  "never-unbounded",
+		Try:   []string{"quota-nonsense"},
+		Chaos: Chaos{Faults: []string{"quota-outage:negative"}},
 		MayAlso: []string{
 			"answer-within-quota", "write-budget", "growth-requeues", "no-flush-needed", "recovers-after-heal", "quota-nonsense",
 		},

@@ -15,6 +15,8 @@ func init() {
 		Doc:  "trusts the count and answers OK to an attach that the backend refuses because the node is full",
 		Root: "attach-rechecked",
 		Try:  []string{"stale-count-race"},
+		// An attach has to be refused, and is where the count says that there is room.
+		Chaos: Chaos{Faults: []string{"quota-drop", "csi-garbage"}},
 		MayAlso: []string{
 			"class-is-honest", "limit-enforced", "no-leaked-attachment", "stale-count-race",
 		},

@@ -12,6 +12,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"headroom/drivers/steady"
 )
@@ -30,8 +31,21 @@ type Persona struct {
 	MayAlso []string
 	// Dynamic says that it takes a driver whose volumes external-provisioner makes.
 	Dynamic bool
+	// Chaos says how plans of faults put the mistake to the test.
+	Chaos Chaos
 	// Mistakes makes the hooks of one instance of the driver; see steady.Mistakes.
 	Mistakes func() steady.Mistakes
+}
+
+// Chaos says what the plans of faults are made of in which a persona is to be caught. Its zero value is a plan as for any persona.
+type Chaos struct {
+	// Faults are faults and groups of them, by the names that `headroom chaos --faults` takes; none means the same ones as for the others.
+	Faults []string
+	// Nodes is how many nodes the mistake takes to be seen, and Quiet how long nothing is done to them at the end; 0 means no more than any plan has.
+	Nodes int
+	Quiet time.Duration
+	// Never says why no plan can show the mistake; "" where one can.
+	Never string
 }
 
 var all = map[string]*Persona{}
@@ -40,6 +54,9 @@ var all = map[string]*Persona{}
 func register(p Persona) {
 	if p.Name == "" || p.Doc == "" || p.Root == "" || len(p.Try) == 0 || p.Mistakes == nil {
 		panic(fmt.Sprintf("personas: %q needs a name, a doc, a root, specs to try and mistakes", p.Name))
+	}
+	if c := p.Chaos; c.Never != "" && (len(c.Faults) > 0 || c.Nodes > 0 || c.Quiet > 0) {
+		panic(fmt.Sprintf("personas: %q: no plan can show it, and one is described", p.Name))
 	}
 	if all[p.Name] != nil {
 		panic(fmt.Sprintf("personas: %q registered twice", p.Name))

@@ -155,6 +155,9 @@ func TestRegistry(t *testing.T) {
 	for what, p := range map[string]Persona{
 		"taken": ok, "no root": {Name: "x", Doc: "d", Try: ok.Try, Mistakes: ok.Mistakes}, "no mistakes": {Name: "x", Doc: "d", Root: "r", Try: ok.Try},
 		"nothing to try": {Name: "x", Doc: "d", Root: "r", Mistakes: ok.Mistakes},
+		"a plan and none": {
+			Name: "x", Doc: "d", Root: "r", Try: ok.Try, Mistakes: ok.Mistakes, Chaos: Chaos{Never: "no plan has it", Faults: []string{"quota"}},
+		},
 	} {
 		func() {
 			defer func() {

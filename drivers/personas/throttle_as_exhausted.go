@@ -12,10 +12,11 @@ import (
 
 func init() {
 	register(Persona{
-		Name: "throttle-as-exhausted",
-		Doc:  "fails ControllerPublishVolume with RESOURCE_EXHAUSTED when the backend throttles, so that a pod with room on its node is rejected",
-		Root: "class-is-honest",
-		Try:  []string{"throttled"},
+		Name:  "throttle-as-exhausted",
+		Doc:   "fails ControllerPublishVolume with RESOURCE_EXHAUSTED when the backend throttles, so that a pod with room on its node is rejected",
+		Root:  "class-is-honest",
+		Try:   []string{"throttled"},
+		Chaos: Chaos{Faults: []string{"quota-outage:throttle"}},
 		MayAlso: []string{
 			"only-capacity-refreshes", "recovers-after-heal", "throttled",
 		},

@@ -10,10 +10,11 @@ import (
 
 func init() {
 	register(Persona{
-		Name: "unlimited-on-outage",
-		Doc:  "answers 0 while the backend does not answer, as if that meant no volumes; to Kubernetes it means no limit",
-		Root: "never-unbounded",
-		Try:  []string{"quota-outage-refuse"},
+		Name:  "unlimited-on-outage",
+		Doc:   "answers 0 while the backend does not answer, as if that meant no volumes; to Kubernetes it means no limit",
+		Root:  "never-unbounded",
+		Try:   []string{"quota-outage-refuse"},
+		Chaos: Chaos{Faults: []string{"quota-outage:refuse", "driver"}},
 		// The scheduler is not woken when a finite count becomes unlimited, so pods that wait stay waiting until the flush.
 		MayAlso: []string{
 			"answer-within-quota", "gradual-recovery", "growth-requeues", "no-flush-needed",

@@ -12,10 +12,11 @@ import (
 
 func init() {
 	register(Persona{
-		Name: "zero-on-any-error",
-		Doc:  "answers 0 after any query that failed since the answer before, a single throttled one included",
-		Root: "never-unbounded",
-		Try:  []string{"throttled"},
+		Name:  "zero-on-any-error",
+		Doc:   "answers 0 after any query that failed since the answer before, a single throttled one included",
+		Root:  "never-unbounded",
+		Try:   []string{"throttled"},
+		Chaos: Chaos{Faults: []string{"quota-outage:refuse", "driver"}},
 		MayAlso: []string{
 			"answer-within-quota", "quota-to-answer", "growth-requeues", "no-flush-needed", "throttled",
 		},

@@ -9,7 +9,9 @@
 package plan
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -45,10 +47,15 @@ const (
 	limit = 5 * time.Minute
 )
 
-// Bounds of Options.Duration.
+// Bounds of Options.Duration; Shortest is that of a plan whose Quiet is left out.
 const (
 	Shortest = warm + shortest + quiet
 	Longest  = 20 * time.Minute
+)
+
+const (
+	// fewest and most are the bounds of Options.Nodes, and fewest is what is made where it is left out.
+	fewest, most = 2, 24
 )
 
 // Options say what a plan is made of.
@@ -57,7 +64,11 @@ type Options struct {
 	Seed int64
 	// Duration is how long the plan plays, its quiet end included: Shortest to Longest, in whole seconds.
 	Duration time.Duration
-	// Faults are names of faults and of groups, see Groups; empty means all.
+	// Nodes is how many there are: 2 to 24; 0 means 2.
+	Nodes int
+	// Quiet is the length of the quiet end in whole seconds, where it is to be longer than what recovers-after-heal allows; 0 means as long as that.
+	Quiet time.Duration
+	// Faults are names of faults and of groups, see Groups; empty means all. A fault with one value of its main parameter is quota-outage:throttle.
 	Faults []string
 	// Driver is the driver under test; "" is the reference driver.
 	Driver string
@@ -85,18 +96,29 @@ func New(o Options) (*scenario.Scenario, error) {
 	if err != nil {
 		return nil, err
 	}
+	calm := o.quiet()
 	switch {
 	case o.Seed < 1:
 		return nil, &Error{fmt.Errorf("seed %d: want 1 or more", o.Seed)}
-	case o.Duration < Shortest || o.Duration > Longest || o.Duration%time.Second != 0:
-		return nil, &Error{fmt.Errorf("duration %s: want whole seconds from %s to %s, of which the last %s are quiet", o.Duration, Shortest, Longest, quiet)}
+	case o.Nodes != 0 && (o.Nodes < fewest || o.Nodes > most):
+		return nil, &Error{fmt.Errorf("%d nodes: want %d to %d", o.Nodes, fewest, most)}
+	case calm < quiet || calm%time.Second != 0:
+		return nil, &Error{fmt.Errorf("a quiet end of %s: want whole seconds, and %s or more", o.Quiet, quiet)}
+	case o.Duration < o.Shortest() || o.Duration > Longest || o.Duration%time.Second != 0:
+		return nil, &Error{fmt.Errorf("duration %s: want whole seconds from %s to %s, of which the last %s are quiet", o.Duration, o.Shortest(), Longest, calm)}
 	}
-	p := &planner{source: newSource(o.Seed), rows: rows, met: o.Met, end: o.Duration - quiet}
-	p.layout()
+	p := &planner{source: newSource(o.Seed), rows: rows, met: o.Met, end: o.Duration - calm, quiet: calm}
+	p.layout(cmp.Or(o.Nodes, fewest))
 	p.begin()
 	p.faults()
 	return p.scenario(o), nil
 }
+
+// quiet is how long the quiet end is.
+func (o Options) quiet() time.Duration { return cmp.Or(o.Quiet, quiet) }
+
+// Shortest is the least Duration for the Quiet that is asked for.
+func (o Options) Shortest() time.Duration { return warm + shortest + o.quiet() }
 
 // choose returns the rows of the table that some names stand for.
 func choose(names []string) ([]row, error) {
@@ -105,10 +127,25 @@ func choose(names []string) ([]row, error) {
 	}
 	for _, n := range names {
 		if !slices.ContainsFunc(table, func(r row) bool { return r.is(n) }) {
-			return nil, &Error{fmt.Errorf("no fault or group %q; groups: %s; faults: %s", n, strings.Join(Groups(), ", "), strings.Join(Faults(), ", "))}
+			return nil, &Error{unknown(n)}
 		}
 	}
-	return slices.DeleteFunc(slices.Clone(table), func(r row) bool { return !slices.ContainsFunc(names, r.is) }), nil
+	var rows []row
+	for _, r := range table {
+		if slices.ContainsFunc(names, r.is) {
+			rows = append(rows, r.only(names))
+		}
+	}
+	return rows, nil
+}
+
+// unknown says what there is in place of a name.
+func unknown(name string) error {
+	fault, value, alone := strings.Cut(name, ":")
+	if i := slices.IndexFunc(table, func(r row) bool { return r.fault == fault && len(r.values) > 0 }); alone && i >= 0 {
+		return fmt.Errorf("fault %q has no %s %q; there are: %s", fault, table[i].main, value, strings.Join(table[i].values, ", "))
+	}
+	return fmt.Errorf("no fault or group %q; groups: %s; faults: %s", name, strings.Join(Groups(), ", "), strings.Join(Faults(), ", "))
 }
 
 // Groups lists the groups of faults, in the table's order.
@@ -132,6 +169,7 @@ type planner struct {
 	rows  []row
 	met   *Met
 	end   time.Duration // when all faults are healed
+	quiet time.Duration // what follows
 	nodes []scenario.Node
 	steps []scenario.Step
 	busy  []span
@@ -141,6 +179,8 @@ type planner struct {
 	// outage says that the API server or etcd had its fault: a plan has one at most.
 	outage bool
 	used   []string
+	// value is that of the main parameter of the fault that is made.
+	value string
 }
 
 // span is a part that something is done to, from when to when.
@@ -156,8 +196,8 @@ type group struct {
 }
 
 // layout draws the nodes.
-func (p *planner) layout() {
-	for range 2 {
+func (p *planner) layout(nodes int) {
+	for range nodes {
 		p.nodes = append(p.nodes, scenario.Node{Limit: int64(p.between(3, 6))})
 	}
 }
@@ -306,8 +346,8 @@ func (p *planner) begun(at time.Duration, c choice) {
 		to += p.seconds(int(c.row.least/time.Second), int(min(c.row.most, p.end-at)/time.Second))
 	}
 	f := &scenario.Fault{ID: id, Name: c.row.fault, Target: c.target}
-	if c.row.params != nil {
-		f.Params = flow(c.row.params(p, c.target))
+	if params := p.params(c); params != nil {
+		f.Params = flow(params)
 	}
 	p.add(&at, scenario.Step{Fault: f})
 	p.add(&to, scenario.Step{Heal: id}) // also of what is over already: the record then says so
@@ -317,6 +357,22 @@ func (p *planner) begun(at time.Duration, c choice) {
 	if !slices.Contains(p.used, c.row.fault) {
 		p.used = append(p.used, c.row.fault)
 	}
+}
+
+// params draws the parameters of a fault; nil where it has none.
+func (p *planner) params(c choice) map[string]any {
+	if c.row.main == "" && c.row.params == nil {
+		return nil
+	}
+	params := map[string]any{}
+	if c.row.main != "" {
+		p.value = one(p.source, c.row.values...)
+		params[c.row.main] = p.value
+	}
+	if c.row.params != nil {
+		maps.Copy(params, c.row.params(p, c.target))
+	}
+	return params
 }
 
 // flow is a mapping on one line, its keys in order.
@@ -335,11 +391,11 @@ func (p *planner) scenario(o Options) *scenario.Scenario {
 		what = strings.Join(o.Faults, ", ")
 	}
 	doc := fmt.Sprintf("Plan %d of seed %d for %s over %s: %d injections of %d faults, then %s in which nothing is done and all must recover.",
-		Version, o.Seed, what, o.Duration, p.fault, len(p.used), quiet)
+		Version, o.Seed, what, o.Duration, p.fault, len(p.used), p.quiet)
 	if o.Met != nil {
 		doc += " Preferred is what " + o.Met.Name + " has met least."
 	}
-	every, calm := history.Duration(period), history.Duration(quiet)
+	every, calm := history.Duration(period), history.Duration(p.quiet)
 	p.add(nil, scenario.Step{Sleep: &calm})
 	return &scenario.Scenario{
 		APIVersion: scenario.APIVersion, Kind: scenario.Kind,

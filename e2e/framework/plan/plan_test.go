@@ -376,6 +376,54 @@ func TestWhatWasMetLeastIsPreferred(t *testing.T) {
 	}
 }
 
+// TestOneValueOfAFault shows that a plan can be asked for some values of a fault's main parameter, and that a name of the whole fault has them all.
+func TestOneValueOfAFault(t *testing.T) {
+	modes := func(faults ...string) (seen []string) {
+		for seed := int64(1); seed <= 20; seed++ {
+			s, err := New(Options{Seed: seed, Duration: Shortest, Faults: faults})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, i := range injections(s) {
+				var p struct{ Mode, Lost string }
+				if err := i.Params.Decode(&p); err != nil {
+					t.Fatal(err)
+				}
+				if v := i.Name + ":" + p.Mode + p.Lost; !slices.Contains(seen, v) {
+					seen = append(seen, v)
+				}
+			}
+		}
+		slices.Sort(seen)
+		return seen
+	}
+	asked := []string{"network-half:answers", "quota-outage:slow", "quota-outage:throttle"}
+	if got := modes(asked...); !slices.Equal(got, asked) {
+		t.Errorf("want %q, got %q", asked, got)
+	}
+	if got := modes("quota-outage:throttle", "quota-outage"); len(got) != 11 {
+		t.Errorf("want all modes, got %q", got)
+	}
+}
+
+// TestManyNodesAndALongEnd shows plans that are larger than they need be.
+func TestManyNodesAndALongEnd(t *testing.T) {
+	o := Options{Seed: 1, Nodes: 18, Quiet: 4 * time.Minute}
+	o.Duration = o.Shortest()
+	s, err := New(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := s.Steps[len(s.Steps)-1].Sleep; len(s.Topology.Nodes) != 18 || *got != history.Duration(o.Quiet) || !strings.Contains(s.Metadata.Doc, "then 4m0s in which") {
+		t.Errorf("want 18 nodes and 4m0s, got %d and %v: %s", len(s.Topology.Nodes), got, s.Metadata.Doc)
+	}
+	for _, i := range injections(s) {
+		if i.to > o.Duration-o.Quiet {
+			t.Errorf("%s: want it healed before the quiet end, got %s", i.ID, i.to)
+		}
+	}
+}
+
 func TestBadOptions(t *testing.T) {
 	good := Options{Seed: 1, Duration: 5 * time.Minute}
 	for want, edit := range map[string]func(*Options){
@@ -384,6 +432,14 @@ func TestBadOptions(t *testing.T) {
 		"duration 1m0s: want whole seconds from 2m44s":       func(o *Options) { o.Duration = time.Minute },
 		"duration 1h0m0s":                                    func(o *Options) { o.Duration = time.Hour },
 		"duration 5m0.5s":                                    func(o *Options) { o.Duration += 500 * time.Millisecond },
+		"1 nodes: want 2 to 24":                              func(o *Options) { o.Nodes = 1 },
+		"25 nodes":                                           func(o *Options) { o.Nodes = 25 },
+		"a quiet end of 1m0s: want whole seconds, and 2m2s":  func(o *Options) { o.Quiet = time.Minute },
+		"a quiet end of 3m0.5s":                              func(o *Options) { o.Quiet = 3*time.Minute + 500*time.Millisecond },
+		"whole seconds from 5m42s to 20m0s, of which the last 5m0s are quiet":   func(o *Options) { o.Quiet = 5 * time.Minute },
+		`fault "quota-outage" has no mode "flaky"; there are: refuse, hang`:     func(o *Options) { o.Faults = []string{"quota-outage:flaky"} },
+		`no fault or group "quota-drop:1"; groups: quota, network`:              func(o *Options) { o.Faults = []string{"quota-drop:1"} },
+		`fault "network-half" has no lost "both"; there are: answers, requests`: func(o *Options) { o.Faults = []string{"network-half:both"} },
 	} {
 		o := good
 		edit(&o)

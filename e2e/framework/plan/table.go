@@ -1,6 +1,8 @@
 package plan
 
 import (
+	"slices"
+	"strings"
 	"time"
 
 	"headroom/e2e/framework/scenario"
@@ -14,7 +16,10 @@ type row struct {
 	classes []scenario.Class
 	// least and most bound how long it stays. A most of 0 says that it is over when it is injected; least is then how long its part is left alone.
 	least, most time.Duration
-	// params draws the parameters; nil draws none.
+	// main is a parameter that is drawn from values before the others: a plan may be asked for some of the values alone. "" for none.
+	main   string
+	values []string
+	// params draws the parameters, or those beside main; nil draws none.
 	params func(*planner, scenario.Target) map[string]any
 	// about is the part of a node that it acts on, where that is not the node itself.
 	about string
@@ -24,8 +29,23 @@ type row struct {
 	asked bool
 }
 
-// is says whether a name stands for the row.
-func (r row) is(name string) bool { return r.fault == name || r.group == name }
+// is says whether a name stands for the row, or for some of it: a group, a fault, or a fault with one value of its main parameter after a colon.
+func (r row) is(name string) bool {
+	fault, value, alone := strings.Cut(name, ":")
+	if alone {
+		return r.fault == fault && slices.Contains(r.values, value)
+	}
+	return r.fault == name || r.group == name
+}
+
+// only is the row as far as names stand for it.
+func (r row) only(names []string) row {
+	whole := slices.ContainsFunc(names, func(n string) bool { return n == r.fault || n == r.group })
+	if len(r.values) > 0 && !whole {
+		r.values = slices.DeleteFunc(slices.Clone(r.values), func(v string) bool { return !slices.Contains(names, r.fault+":"+v) })
+	}
+	return r
+}
 
 // scale keeps the weights of rows with many targets apart.
 const scale = 12
@@ -58,9 +78,8 @@ var (
 	api     = []scenario.Class{scenario.APIServer, scenario.Etcd}
 )
 
-func halves(p *planner, _ scenario.Target) map[string]any {
-	return map[string]any{"lost": one(p.source, "answers", "requests")}
-}
+// halves are the directions of a connection that can be lost.
+var halves = []string{"answers", "requests"}
 
 // table is every fault of a plan: how often, on what, for how long, with which parameters. Its order is part of what a seed means.
 var table = []row{
@@ -79,12 +98,13 @@ var table = []row{
 	{fault: "foreign-attachment", group: "quota", weight: 5, classes: onNode, about: aboutLimit, least: 12 * s, most: 30 * s,
 		params: func(p *planner, _ scenario.Target) map[string]any { return map[string]any{"count": p.between(1, 3)} }},
 	{fault: "quota-outage", group: "quota", weight: 8, classes: backend, about: aboutBackend, least: 8 * s, most: longest,
+		main:   "mode",
+		values: []string{"refuse", "hang", "error", "forbidden", "throttle", "garbage", "slow", "stale", "huge", "negative", "wrong-zone"},
 		params: func(p *planner, _ scenario.Target) map[string]any {
-			mode := one(p.source, "refuse", "hang", "error", "forbidden", "throttle", "garbage", "slow", "stale", "huge", "negative", "wrong-zone")
-			if mode == "slow" {
-				return map[string]any{"mode": mode, "delay": p.seconds(1, 12).String()}
+			if p.value == "slow" {
+				return map[string]any{"delay": p.seconds(1, 12).String()}
 			}
-			return map[string]any{"mode": mode}
+			return nil
 		}},
 
 	{fault: "network-cut", group: "network", weight: 8, classes: clients, least: 4 * s, most: 20 * s,
@@ -95,8 +115,8 @@ var table = []row{
 		params: func(p *planner, _ scenario.Target) map[string]any {
 			return map[string]any{"every": p.seconds(1, 4).String()}
 		}},
-	{fault: "network-half", group: "network", weight: 5, classes: clients, least: 4 * s, most: 20 * s, params: halves},
-	{fault: "network-half", group: "network", weight: 4, classes: backend, about: aboutBackend, least: 8 * s, most: longest, params: halves},
+	{fault: "network-half", group: "network", weight: 5, classes: clients, least: 4 * s, most: 20 * s, main: "lost", values: halves},
+	{fault: "network-half", group: "network", weight: 4, classes: backend, about: aboutBackend, least: 8 * s, most: longest, main: "lost", values: halves},
 	{fault: "network-latency", group: "network", weight: 4, classes: clients, least: 8 * s, most: 20 * s,
 		params: func(p *planner, _ scenario.Target) map[string]any {
 			return map[string]any{"by": one(p.source, "100ms", "300ms", "1s", "3s")}
