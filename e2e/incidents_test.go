@@ -88,6 +88,55 @@ func TestIncidents(t *testing.T) {
 	between(t, "../README.md", "<!-- written by: go test ./e2e -run TestIncidents -update -->\n", "<!-- end of incidents -->\n", table)
 }
 
+// unplayed are public reports of which fixtures/incidents has no scenario.
+var unplayed = []struct {
+	name, source string
+	// says is what shows it instead, or why nothing does.
+	says string
+	// file has the cases that show it, by their names; "" where nothing does.
+	file  string
+	cases []string
+}{
+	{
+		name:   "job-burns-retries",
+		source: "https://github.com/stellar/supercluster/blob/01b0a42777a73aad99b007f7e06ed1915b7433a6/src/MissionParallelCatchup/job_monitor.py",
+		says:   "nothing yet: a scenario makes its pods itself, and has no Job",
+	},
+	{
+		name: "zero-clamped-to-one", source: "https://github.com/kubernetes-sigs/aws-ebs-csi-driver/issues/1859",
+		says: "nothing yet: a scenario makes its pods itself, and has no Deployment that makes others in place of those rejected",
+	},
+	{
+		name: "ssa-on-old-server", source: "https://github.com/kubernetes/kops/issues/18305",
+		says: "`headroom preflight` says that the server drops the period: no-go on 1.32, a warning on 1.34 with its gate off, nothing on 1.36. It judges what a " +
+			"cluster says of itself, and its unit tests have such records; no cluster of 1.32 is played",
+		file:  "framework/preflight/preflight_test.go",
+		cases: []string{`"a field that 1.32 does not know"`, `"a field that 1.34 drops"`},
+	},
+	{
+		name: "write-conflicts", source: "https://github.com/kubernetes/kubernetes/issues/129218",
+		says: "nothing yet: it takes five drivers on one node, whose counts share one CSINode, and a scenario has one; and a writer that changes nothing of theirs, " +
+			"while `stale-writer` writes counts",
+	},
+}
+
+// TestUnplayedIncidents holds the list of reports without a scenario to what shows them, and to the incidents.
+func TestUnplayedIncidents(t *testing.T) {
+	table := "| report | source | shown by |\n|---|---|---|\n"
+	for _, u := range unplayed {
+		if files, err := filepath.Glob(filepath.Join(incidentsDir, u.name+"*.yaml")); err != nil || len(files) > 0 {
+			t.Errorf("%s: want no scenario of a report that is listed as one without, got %v (%v)", u.name, files, err)
+		}
+		for _, c := range u.cases {
+			if !strings.Contains(read(t, u.file), c) {
+				t.Errorf("%s: %s has no case %s", u.name, u.file, c)
+			}
+		}
+		table += fmt.Sprintf("| `%s` | %s | %s |\n", u.name, links(u.source), u.says)
+	}
+	between(t, "../docs/chaos.md", "<!-- written by: go test ./e2e -run TestUnplayedIncidents -update -->\n", "<!-- end of unplayed -->\n", table)
+}
+
 // between holds what a document says between two lines.
 func between(t *testing.T, file, begin, end, want string) {
 	t.Helper()
