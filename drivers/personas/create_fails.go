@@ -18,6 +18,7 @@ func init() {
 		// Without a volume no pod runs.
 		MayAlso: []string{"statefulset-restart"},
 		Dynamic: true,
+		Chaos:   Chaos{Never: "the volumes of plans are there from the beginning"},
 		Mistakes: func() steady.Mistakes {
 			return steady.Mistakes{Create: func(context.Context, func() error) error {
 				return status.Error(codes.Internal, "the storage array did not answer")

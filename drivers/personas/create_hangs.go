@@ -17,6 +17,7 @@ func init() {
 		// Without a volume no pod runs.
 		MayAlso: []string{"statefulset-restart"},
 		Dynamic: true,
+		Chaos:   Chaos{Never: "the volumes of plans are there from the beginning"},
 		Mistakes: func() steady.Mistakes {
 			return steady.Mistakes{Create: func(ctx context.Context, _ func() error) error {
 				<-ctx.Done()

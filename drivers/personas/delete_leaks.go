@@ -13,6 +13,7 @@ func init() {
 		Root:    "volume-deleted",
 		Try:     []string{"statefulset-restart"},
 		Dynamic: true,
+		Chaos:   Chaos{Never: "the volumes of plans are there from the beginning"},
 		Mistakes: func() steady.Mistakes {
 			return steady.Mistakes{Delete: func(context.Context, func() error) error { return nil }}
 		},

@@ -14,6 +14,7 @@ func init() {
 		MayAlso: []string{
 			"quota-to-answer", "recovers-after-heal", "foreign-attachments",
 		},
+		Chaos: Chaos{Faults: []string{"foreign-attachment"}},
 		Mistakes: func() steady.Mistakes {
 			return steady.Mistakes{Backend: reading(func(q history.Quota) history.Quota {
 				q.Foreign = 0

@@ -159,6 +159,7 @@ var triggers = map[string]func(content) bool{
 	"no-attach-check": filled,
 	// These show without any fault.
 	"chatty":              always,
+	"leaks-attachments":   always, // pods come and go in every plan
 	"node-id-drift":       always,
 	"remaining-not-total": always,
 

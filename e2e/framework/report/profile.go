@@ -89,7 +89,9 @@ type profileRow struct {
 }
 
 // conform makes the profiles from the rows as they stand; none where no requirement of a feature is in the report: a run that played a scenario, say.
-func (r Report) conform(c Conformance) *Conformance {
+func (r Report) conform(c Conformance) *Conformance { return r.conformTo(Features, c) }
+
+func (r Report) conformTo(features []Feature, c Conformance) *Conformance {
 	rows := map[string]profileRow{}
 	some := false
 	for _, q := range r.Requirements {
@@ -97,7 +99,7 @@ func (r Report) conform(c Conformance) *Conformance {
 		if was, again := rows[q.ID]; !again || ranks[p.status] < ranks[was.status] {
 			rows[q.ID] = p
 		}
-		some = some || slices.ContainsFunc(Features, func(f Feature) bool { return slices.Contains(f.Requirements, q.ID) })
+		some = some || slices.ContainsFunc(features, func(f Feature) bool { return slices.Contains(f.Requirements, q.ID) })
 	}
 	if !some {
 		return nil
@@ -111,7 +113,7 @@ func (r Report) conform(c Conformance) *Conformance {
 	}
 	profile := Profile{Name: ProfileName}
 	extended := &Group{}
-	for _, f := range Features {
+	for _, f := range features {
 		g := f.group(rows, c.Quota)
 		switch {
 		case f.Core:
@@ -215,12 +217,17 @@ func (p Profile) words() string {
 	return text
 }
 
-// follows finds a conformance part that the rows do not bear out.
+// follows finds a conformance part that the rows do not bear out. Extended features that it does not name are younger than the report.
 func (r Report) follows() error {
 	if r.Conformance == nil {
 		return nil
 	}
-	want := r.conform(*r.Conformance)
+	named := func(f Feature) bool {
+		return f.Core || slices.ContainsFunc(r.Conformance.Profiles, func(p Profile) bool {
+			return slices.Contains(p.SupportedFeatures, f.Name) || slices.Contains(p.UnsupportedFeatures, f.Name)
+		})
+	}
+	want := r.conformTo(slices.DeleteFunc(slices.Clone(Features), func(f Feature) bool { return !named(f) }), *r.Conformance)
 	if want == nil || !reflect.DeepEqual(want.Profiles, r.Conformance.Profiles) {
 		return fmt.Errorf("conformance: the rows do not say what the profiles say: it was edited; write it again with headroom check --write")
 	}

@@ -201,6 +201,24 @@ func TestReadRefusesProfiles(t *testing.T) {
 	}
 }
 
+// TestYoungerFeatures holds that a report stays good when an extended feature is added that it could not know, and that it cannot leave out a core one.
+func TestYoungerFeatures(t *testing.T) {
+	for name, c := range map[string]struct {
+		younger func(Feature) bool
+		good    bool
+	}{
+		"none":     {func(Feature) bool { return false }, true},
+		"extended": {func(f Feature) bool { return f.Name == "DynamicVolumes" || f.Name == "Releases" }, true},
+		"core":     {func(f Feature) bool { return f.Name == "Restart" }, false},
+	} {
+		r := allHeld()
+		r.Conformance = r.conformTo(slices.DeleteFunc(slices.Clone(Features), c.younger), Conformance{Version: "v1", Quota: "backend"})
+		if err := r.follows(); (err == nil) != c.good {
+			t.Errorf("%s: want it good: %v, got %v", name, c.good, err)
+		}
+	}
+}
+
 // TestDiffProfiles shows what a new release of a driver changed in its profiles.
 func TestDiffProfiles(t *testing.T) {
 	before, after := allHeld(), allHeld()
