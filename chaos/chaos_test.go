@@ -17,11 +17,13 @@ import (
 	"go.yaml.in/yaml/v3"
 	"google.golang.org/grpc/codes"
 	corev1 "k8s.io/api/core/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clientfake "k8s.io/client-go/kubernetes/fake"
 
 	"headroom/drivers/gate"
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/scenario"
 	"headroom/e2e/framework/versions"
 	"headroom/fixtures/quota"
@@ -284,6 +286,65 @@ func TestNodeReplace(t *testing.T) {
 	}
 }
 
+// reporting is a cluster whose CSINode n1 has a count of driver d.
+func reporting(count int32) *clientfake.Clientset {
+	return clientfake.NewClientset(&storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "n1"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{
+		{Name: "d", NodeID: "n1", Allocatable: &storagev1.VolumeNodeResources{Count: &count}},
+	}}})
+}
+
+// TestDriverRollback holds the order of what it does, that the limit falls in between, and that healing waits for the dead release's lease.
+func TestDriverRollback(t *testing.T) {
+	to := rig(t, scenario.NodeDriver)
+	to.Client = reporting(2)
+	two, lease := int64(2), 300*time.Millisecond
+	began := time.Now()
+	heal := inject(t, "driver-rollback", to, &rollbackParams{To: &two, Lease: history.Duration(lease)})
+	if got := state(t, to)["n1"].Quota.Limit; got != two {
+		t.Errorf("want the limit at %d, got %d", two, got)
+	}
+	if err := heal(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < lease {
+		t.Errorf("healed after %s: want it to wait for the lease of %s", took, lease)
+	}
+	if got := state(t, to)["n1"].Quota.Limit; got != 4 {
+		t.Errorf("want the limit at 4 again, got %d", got)
+	}
+	want := "stop driver@n1/d TERM; start driver@n1/d 2; register n1 d false; stop driver@n1/d KILL; start driver@n1/d 1; register n1 d false"
+	if got := strings.Join(to.Cluster.(*fakeCluster).calls, "; "); got != want {
+		t.Errorf("want %q, got %q", want, got)
+	}
+}
+
+// TestDriverRollbackThatCannotBe leaves the release and the limit that it found.
+func TestDriverRollbackThatCannotBe(t *testing.T) {
+	to := rig(t, scenario.NodeDriver)
+	f, _ := Find("driver-rollback")
+	nine := int64(9)
+	if _, err := f.Inject(t.Context(), to, nil, &rollbackParams{To: &nine}); err == nil || !strings.Contains(err.Error(), "wrong side") {
+		t.Errorf("a limit that rises: want an error, got %v", err)
+	}
+	if got := state(t, to)["n1"].Quota.Limit; got != 4 {
+		t.Errorf("want the limit at 4 still, got %d", got)
+	}
+	if got := strings.Join(to.Cluster.(*fakeCluster).calls, "; "); !strings.HasSuffix(got, "start driver@n1/d 1; register n1 d false") {
+		t.Errorf("want the older release back, got %q", got)
+	}
+	ended, end := context.WithCancel(t.Context())
+	to = rig(t, scenario.NodeDriver)
+	to.Client = reporting(1)
+	one := int64(1)
+	heal, err := f.Inject(t.Context(), to, nil, &rollbackParams{To: &one, Lease: history.Duration(time.Hour)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if end(); !errors.Is(heal(ended), context.Canceled) {
+		t.Error("want a healing that is cut short to say so")
+	}
+}
+
 // fakeCluster records what the faults ask of a cluster.
 type fakeCluster struct {
 	cluster.Cluster
@@ -466,7 +527,7 @@ func TestNoNeighbour(t *testing.T) {
 // TestSupports holds that a cluster without the means says so before anything is injected.
 func TestSupports(t *testing.T) {
 	var bare struct{ cluster.Cluster }
-	for _, name := range []string{"csi-slow", "driver-surge", "network-cut", "network-half", "network-latency", "version-swap"} {
+	for _, name := range []string{"csi-slow", "driver-rollback", "driver-surge", "network-cut", "network-half", "network-latency", "version-swap"} {
 		f, _ := Find(name)
 		if err := f.Supports(bare); err == nil || !strings.Contains(err.Error(), "this cluster has no ") {
 			t.Errorf("%s: want what the cluster lacks, got %v", name, err)

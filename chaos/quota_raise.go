@@ -15,6 +15,8 @@ func init() {
 		Name: "quota-raise", Targets: []scenario.Class{scenario.OnNode},
 		Doc: "The backend raises a node's limit. Healing lowers it to where it was; what was attached meanwhile stays.",
 	}, moveParams{}, func(ctx context.Context, t Target, r *rand.Rand, p *moveParams) (Heal, error) {
-		return moveLimit(ctx, t, p, func(limit int64) (int64, error) { return limit + 1 + r.Int64N(mostRaise), nil }, func(from, to int64) bool { return to > from })
+		raised := func(limit int64) (int64, error) { return limit + 1 + r.Int64N(mostRaise), nil }
+		heal, _, err := moveLimit(ctx, t, p, raised, func(from, to int64) bool { return to > from })
+		return heal, err
 	})
 }

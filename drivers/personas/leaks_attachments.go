@@ -14,6 +14,7 @@ func init() {
 		Try:  []string{"detach-frees-room"},
 		// With the slots gone, attaches that would fit are refused.
 		MayAlso: []string{"detach-frees-room"},
+		Chaos:   Chaos{Faults: []string{"quota-drop", "quota-raise"}}, // an outage excuses what stays attached
 		Mistakes: func() steady.Mistakes {
 			return steady.Mistakes{Backend: func(b steady.Backend) steady.Backend { return keeps{b} }}
 		},

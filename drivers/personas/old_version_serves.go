@@ -13,14 +13,11 @@ import (
 
 func init() {
 	register(Persona{
-		Name: "old-version-serves",
-		Doc:  "answers, while a newer release holds the node's lease, from what it knew when it held the lease itself",
-		Root: "no-stale-overwrite",
-		Try:  []string{"driver-old-version"},
-		Chaos: Chaos{
-			Never: "it takes a newer release that is killed and a quota that then stands still for as long as its lease: plans change quotas at any time, and " +
-				"nobody may answer a change within the lease of a release that is dead",
-		},
+		Name:  "old-version-serves",
+		Doc:   "answers, while a newer release holds the node's lease, from what it knew when it held the lease itself",
+		Root:  "no-stale-overwrite",
+		Try:   []string{"driver-old-version"},
+		Chaos: Chaos{Faults: []string{"driver-rollback"}},
 		MayAlso: []string{
 			"answer-within-quota", "quota-to-answer", "gradual-recovery", "recovers-after-heal", "driver-old-version",
 		},

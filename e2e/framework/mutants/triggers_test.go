@@ -168,6 +168,8 @@ var triggers = map[string]func(content) bool{
 	"stale-cache":       changed("quota-drop", "foreign-attachment"),
 	"slow-stale-answer": lasts,
 
+	"old-version-serves": func(c content) bool { return c.has([]string{"driver-rollback"}, func(*fault) bool { return true }) },
+
 	"negative":            outage(func(f *fault) bool { return f.params.Mode == "negative" }),
 	"unlimited-on-outage": outage(fails),
 	"zero-on-any-error":   outage(fails),

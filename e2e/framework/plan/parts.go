@@ -38,6 +38,9 @@ func (p *planner) parts(r row, t scenario.Target) []string {
 	default:
 		out = []string{string(t.Class)}
 	}
+	for _, name := range r.also {
+		out = append(out, part(name, t.Node))
+	}
 	for _, c := range r.needs {
 		out = append(out, string(c))
 	}

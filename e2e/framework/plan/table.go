@@ -23,6 +23,8 @@ type row struct {
 	params func(*planner, scenario.Target) map[string]any
 	// about is the part of a node that it acts on, where that is not the node itself.
 	about string
+	// also are further parts of the node that it acts on.
+	also []string
 	// needs are further parts that must be well meanwhile.
 	needs []scenario.Class
 	// asked says that it comes only where its group or its name is asked for.
@@ -140,6 +142,12 @@ var table = []row{
 	{fault: "socket-unlink", group: "driver", weight: 4, classes: driver, least: 4 * s, most: 15 * s,
 		params: func(p *planner, _ scenario.Target) map[string]any {
 			return map[string]any{"socket": one(p.source, "csi", "registration")}
+		}},
+
+	// A group of its own, so that seeds of the group driver mean what they meant.
+	{fault: "driver-rollback", group: "release", weight: 4, classes: driver, also: []string{aboutLimit, aboutBackend}, least: 8 * s, most: 15 * s, asked: true,
+		params: func(p *planner, t scenario.Target) map[string]any {
+			return map[string]any{"to": p.between(1, int(p.nodes[t.Node-1].Limit)-1)}
 		}},
 
 	{fault: "csi-slow", group: "csi", weight: 3, classes: driver, least: 12 * s, most: 30 * s,
