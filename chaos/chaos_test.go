@@ -343,6 +343,17 @@ func TestDriverRollbackThatCannotBe(t *testing.T) {
 	if end(); !errors.Is(heal(ended), context.Canceled) {
 		t.Error("want a healing that is cut short to say so")
 	}
+	to = rig(t, scenario.NodeDriver)
+	to.Client = reporting(1)
+	gone := make(chan struct{})
+	to.Cluster.(*fakeCluster).done = gone
+	if heal, err = f.Inject(t.Context(), to, nil, &rollbackParams{To: &one, Lease: history.Duration(time.Hour)}); err != nil {
+		t.Fatal(err)
+	}
+	close(gone)
+	if err := heal(t.Context()); err == nil || !strings.Contains(err.Error(), "the cluster has ended") {
+		t.Errorf("want no waiting for a lease in a cluster that is gone, got %v", err)
+	}
 }
 
 // fakeCluster records what the faults ask of a cluster.
@@ -350,7 +361,10 @@ type fakeCluster struct {
 	cluster.Cluster
 	calls []string
 	rule  gate.Rule
+	done  chan struct{}
 }
+
+func (c *fakeCluster) Done() <-chan struct{} { return c.done }
 
 func (c *fakeCluster) note(format string, args ...any) error {
 	c.calls = append(c.calls, fmt.Sprintf(format, args...))

@@ -64,6 +64,8 @@ func init() {
 		return func(ctx context.Context) error {
 			select {
 			case <-time.After(time.Until(killed.Add(time.Duration(p.Lease)))):
+			case <-t.Cluster.Done():
+				return errors.New("the cluster has ended")
 			case <-ctx.Done(): // the limit is raised all the same
 			}
 			return errors.Join(ctx.Err(), raise(ctx))
