@@ -129,11 +129,7 @@ func Read(file string, data []byte) (Results, error) {
 	if err := f.Err(); err != nil {
 		return Results{}, err
 	}
-	for _, head := range []struct{ field, want, got string }{{"apiVersion", APIVersion, r.APIVersion}, {"kind", Kind, r.Kind}} {
-		if head.got != head.want {
-			f.Fail(head.field, "write "+head.want+", or name a file of headroom mutants --results", "want %q, got %q", head.want, head.got)
-		}
-	}
+	f.Identity(r.APIVersion, APIVersion, r.Kind, Kind, "a file of headroom mutants --results")
 	for i, row := range r.Rows {
 		at := strict.At("rows", i)
 		if row.Seed < 1 {

@@ -95,6 +95,15 @@ func (f *File) Fail(field, remedy, format string, args ...any) {
 	f.fail(f.Line(field), field, remedy, format, args...)
 }
 
+// Identity wants the apiVersion and the kind of a file that the reader takes. other says what to name instead, where the file is of another kind.
+func (f *File) Identity(apiVersion, wantAPIVersion, kind, wantKind, other string) {
+	for _, head := range []struct{ field, want, got string }{{"apiVersion", wantAPIVersion, apiVersion}, {"kind", wantKind, kind}} {
+		if head.got != head.want {
+			f.Fail(head.field, "write "+head.want+", or name "+other, "want %q, got %q", head.want, head.got)
+		}
+	}
+}
+
 func (f *File) fail(line int, field, remedy, format string, args ...any) {
 	f.problems = append(f.problems, &Problem{File: f.name, Line: max(line, 1), Field: field, What: fmt.Sprintf(format, args...), Remedy: remedy})
 }
