@@ -123,12 +123,13 @@ func (r *Registrar) Serve(ctx context.Context) error {
 	}
 }
 
-// again waits until it is time to serve once more after a refusal, and takes the socket; false when it never will be.
+// again waits until it is time to serve once more after a refusal, and takes the socket; false when it never will be. It is the socket that went which
+// counts: the kubelet may have said since, on a connection it still had, that it registered the driver.
 func (r *Registrar) again(ctx context.Context) (bool, error) {
 	r.mu.Lock()
-	n := r.refused
+	gone, n := r.told && !r.isClosed, max(r.refused, 1)
 	r.mu.Unlock()
-	if n == 0 {
+	if !gone {
 		return false, nil
 	}
 	select {
@@ -159,7 +160,9 @@ func (r *Registrar) Close() error {
 
 // remove takes the socket away.
 func (r *Registrar) remove() error {
+	r.mu.Lock()
 	server, listener := r.tell()
+	r.mu.Unlock()
 	server.Stop()
 	if err := listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return err
@@ -167,10 +170,8 @@ func (r *Registrar) remove() error {
 	return nil
 }
 
-// tell notes, once for each socket, that it goes.
+// tell notes, once for each socket, that it goes. The caller holds the lock.
 func (r *Registrar) tell() (*grpc.Server, net.Listener) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
 	if !r.told {
 		r.told = true
 		r.opts.History.Write(history.Event{
@@ -239,10 +240,8 @@ func (r *Registrar) NotifyRegistrationStatus(
 		r.refused = 0
 	} else {
 		r.refused++
-		go func() { // once this call is answered
-			server, _ := r.tell()
-			server.GracefulStop()
-		}()
+		server, _ := r.tell()
+		go server.GracefulStop() // once this call is answered
 	}
 	return &registration.RegistrationStatusResponse{}, nil
 }

@@ -27,7 +27,11 @@ func TestRegistration(t *testing.T) {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "d.test-reg.sock")
-	r, err := New(Options{Socket: socket, DriverName: "d.test", Endpoint: "/plugins/d.test/csi.sock", Node: "n1", History: w, Restart: func(int) time.Duration { return 0 }})
+	gone := make(chan struct{})
+	r, err := New(Options{Socket: socket, DriverName: "d.test", Endpoint: "/plugins/d.test/csi.sock", Node: "n1", History: w, Restart: func(int) time.Duration {
+		gone <- struct{}{}
+		return 0
+	}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,6 +67,7 @@ func TestRegistration(t *testing.T) {
 	if err := r.Wait(ended); err == nil || !strings.Contains(err.Error(), "no NodeGetInfo") {
 		t.Fatalf("want the kubelet's error, got %v", err)
 	}
+	<-gone // or the next call may reach the socket that goes
 	waited := make(chan error, 1)
 	go func() { waited <- r.Wait(ctx) }()
 	if _, err := kubelet.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{PluginRegistered: true}, grpc.WaitForReady(true)); err != nil {
@@ -160,6 +165,51 @@ func TestRefusedComesBack(t *testing.T) {
 	}
 	if _, err := os.Stat(socket); !os.IsNotExist(err) {
 		t.Errorf("want no socket after Close, got %v", err)
+	}
+}
+
+// TestRegisteredWhileSocketGoes: a kubelet that refuses and then, on the connection it still has, registers the driver, finds the socket again all the
+// same. The calls are made without a connection, so that the second never waits for the first one's socket to go.
+func TestRegisteredWhileSocketGoes(t *testing.T) {
+	socket := filepath.Join(t.TempDir(), "d.test-reg.sock")
+	asked := make(chan int)
+	r, err := New(Options{Socket: socket, DriverName: "d.test", Restart: func(n int) time.Duration {
+		asked <- n
+		return 0
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	served := make(chan error, 1)
+	go func() { served <- r.Serve(context.Background()) }()
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	for _, registered := range []bool{false, true} {
+		if _, err := r.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{PluginRegistered: registered}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	select {
+	case n := <-asked:
+		if n != 0 {
+			t.Errorf("the first refusal: got number %d", n)
+		}
+	case err := <-served:
+		t.Fatalf("want the registrar to come back after a refusal, it ended: %v", err)
+	}
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if _, err := registration.NewRegistrationClient(conn).GetInfo(ctx, &registration.InfoRequest{}, grpc.WaitForReady(true)); err != nil {
+		t.Errorf("want the socket served again, got %v", err)
+	}
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-served; err != nil {
+		t.Fatal(err)
 	}
 }
 
