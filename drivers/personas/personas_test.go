@@ -46,6 +46,8 @@ func (b *backend) Detach(_ context.Context, _, volume string) error {
 	return b.err
 }
 
+func (b *backend) Find(context.Context, string) (string, error) { return "n1", b.err }
+
 func (b *backend) CreateVolume(context.Context, string) error { return b.err }
 
 func (b *backend) DeleteVolume(_ context.Context, volume string) error {

@@ -67,24 +67,34 @@ func (d *Driver) publish(ctx context.Context, req *csi.ControllerPublishVolumeRe
 	return cause, status.Error(CodeOf(ctx, cause), cause.Error())
 }
 
-// ControllerUnpublishVolume implements csi.ControllerServer. A volume or node that the backend does not know is not attached: done.
+// ControllerUnpublishVolume implements csi.ControllerServer. A volume or node that the backend does not know is not attached: done. Without a node the
+// volume goes off whichever node has it: there is at most one.
 func (d *Driver) ControllerUnpublishVolume(
 	ctx context.Context, req *csi.ControllerUnpublishVolumeRequest,
 ) (*csi.ControllerUnpublishVolumeResponse, error) {
-	switch {
-	case req.GetVolumeId() == "":
+	if req.GetVolumeId() == "" {
 		return nil, invalid("volume_id: want one")
-	case req.GetNodeId() == "":
-		return nil, invalid("node_id: want one; this driver does not look for the node that has volume %q", req.GetVolumeId())
 	}
 	ctx, cancel := context.WithTimeout(ctx, callBound)
 	defer cancel()
-	if err := d.opts.Backend.Detach(ctx, req.NodeId, req.VolumeId); err != nil {
+	if err := d.unpublish(ctx, req.NodeId, req.VolumeId); err != nil {
 		if code := CodeOf(ctx, err); code != codes.NotFound {
 			return nil, status.Error(code, err.Error())
 		}
 	}
 	return &csi.ControllerUnpublishVolumeResponse{}, nil
+}
+
+// unpublish takes a volume off a node, or off the one that has it. The error is the backend's.
+func (d *Driver) unpublish(ctx context.Context, node, volume string) error {
+	if node == "" {
+		has, err := d.opts.Backend.Find(ctx, volume)
+		if err != nil || has == "" {
+			return err
+		}
+		node = has
+	}
+	return d.opts.Backend.Detach(ctx, node, volume)
 }
 
 // checkCapability accepts mounted volumes for one node.

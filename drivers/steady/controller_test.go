@@ -85,6 +85,7 @@ func (r refusing) Attach(context.Context, string, string, bool, string) (history
 	return history.Quota{}, r.err
 }
 func (r refusing) Detach(context.Context, string, string) error { return r.err }
+func (r refusing) Find(context.Context, string) (string, error) { return "", r.err }
 func (r refusing) CreateVolume(context.Context, string) error   { return r.err }
 func (r refusing) DeleteVolume(context.Context, string) error   { return r.err }
 
@@ -107,9 +108,11 @@ func TestCodesThatTheFixtureDoesNotGive(t *testing.T) {
 			if _, err := controller.ControllerPublishVolume(bounded(t), publishRequest("n1", "v1")); status.Code(err) != c.want {
 				t.Fatalf("publish: want %s, got %v", c.want, err)
 			}
-			_, err := controller.ControllerUnpublishVolume(bounded(t), &csi.ControllerUnpublishVolumeRequest{NodeId: "n1", VolumeId: "v1"})
-			if status.Code(err) != c.want {
-				t.Fatalf("unpublish: want %s, got %v", c.want, err)
+			for _, node := range []string{"n1", ""} {
+				_, err := controller.ControllerUnpublishVolume(bounded(t), &csi.ControllerUnpublishVolumeRequest{NodeId: node, VolumeId: "v1"})
+				if status.Code(err) != c.want {
+					t.Fatalf("unpublish from node %q: want %s, got %v", node, c.want, err)
+				}
 			}
 		})
 	}
@@ -144,7 +147,7 @@ func TestUnpublish(t *testing.T) {
 		want         codes.Code
 	}{
 		{"n1", "v1", codes.OK}, {"n1", "v1", codes.OK}, {"n1", "v2", codes.OK}, {"n1", "none", codes.OK}, {"none", "v1", codes.OK},
-		{"", "v1", codes.InvalidArgument}, {"n1", "", codes.InvalidArgument},
+		{"", "v1", codes.OK}, {"", "none", codes.OK}, {"n1", "", codes.InvalidArgument},
 	}
 	for _, c := range cases {
 		_, err := controller.ControllerUnpublishVolume(bounded(t), &csi.ControllerUnpublishVolumeRequest{NodeId: c.node, VolumeId: c.volume})
@@ -156,6 +159,27 @@ func TestUnpublish(t *testing.T) {
 	must(t, err)
 	if n := len(state.Nodes["n1"].Attachments); n != 0 {
 		t.Fatalf("want nothing attached, got %d", n)
+	}
+}
+
+// TestUnpublishWithoutNode takes a volume off whichever node has it, and no other volume with it.
+func TestUnpublishWithoutNode(t *testing.T) {
+	cloud := newCloud(t)
+	controller := csi.NewControllerClient(serve(t, cloud, nil))
+	for volume, node := range map[string]string{"v1": "n1", "v2": "n2", "v3": "n2"} {
+		if _, err := controller.ControllerPublishVolume(bounded(t), publishRequest(node, volume)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := controller.ControllerUnpublishVolume(bounded(t), &csi.ControllerUnpublishVolumeRequest{VolumeId: "v2"}); err != nil {
+		t.Fatal(err)
+	}
+	state, err := cloud.State(bounded(t))
+	must(t, err)
+	for volume, want := range map[string]string{"v1": "n1", "v2": "", "v3": "n2"} {
+		if got := state.Volumes[volume].Node; got != want {
+			t.Errorf("volume %q: want node %q, got %q", volume, want, got)
+		}
 	}
 }
 

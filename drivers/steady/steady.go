@@ -40,6 +40,8 @@ type Backend interface {
 	policy.Backend
 	Attach(ctx context.Context, node, volume string, readOnly bool, secret string) (history.Quota, error)
 	Detach(ctx context.Context, node, volume string) error
+	// Find returns the node that has volume, "" when none has.
+	Find(ctx context.Context, volume string) (string, error)
 	CreateVolume(ctx context.Context, volume string) error
 	DeleteVolume(ctx context.Context, volume string) error
 }

@@ -88,6 +88,8 @@ type plan struct {
 	header     history.Header
 	// executables are those of the local provider's components, by name.
 	executables map[string]string
+	// dirMade says that the run directory was not there before.
+	dirMade bool
 	// later are those of the versions that components will be swapped to.
 	later local.Binaries
 }
@@ -104,6 +106,8 @@ func prepare(o Options) (*plan, error) {
 	if err != nil {
 		return nil, err
 	}
+	_, err = os.Stat(p.RunDir)
+	p.dirMade = errors.Is(err, fs.ErrNotExist)
 	return p, MakeRunDir(p.RunDir)
 }
 

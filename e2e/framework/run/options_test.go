@@ -3,6 +3,7 @@ package run
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -107,6 +108,21 @@ func TestPrepareLeavesNothingBehindOnBadInput(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Fatalf("want no run directory after bad input, got %v", err)
+	}
+}
+
+// TestStartWithoutBinaries takes away the directory that it made, and only that.
+func TestStartWithoutBinaries(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	own := t.TempDir()
+	for name, dir := range map[string]string{"new": filepath.Join(t.TempDir(), "run"), "own": own} {
+		if _, err := Start(ctx, Options{RunDir: dir, Cache: t.TempDir(), Out: io.Discard}); !errors.Is(err, context.Canceled) {
+			t.Fatalf("%s: want %v, got %v", name, context.Canceled, err)
+		}
+		if _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist) != (dir != own) {
+			t.Errorf("%s: after a run that never began: %v", name, err)
+		}
 	}
 }
 

@@ -78,7 +78,7 @@ type joinInfo struct {
 }
 
 // Start makes a run: its directory, its binaries, its cluster and its observers. On error everything is taken away again but the run directory,
-// which holds the logs. A mistake of the user's is a *cluster.InputError.
+// once it holds logs. A mistake of the user's is a *cluster.InputError.
 func Start(ctx context.Context, o Options) (_ *Session, err error) {
 	p, err := prepare(o)
 	if err != nil {
@@ -87,6 +87,9 @@ func Start(ctx context.Context, o Options) (_ *Session, err error) {
 	fmt.Fprintf(p.Out, "run %s  driver %s  seed %d  %s\n", p.run, p.definition.Name, p.Seed, p.RunDir)
 	provider, err := p.newProvider(ctx)
 	if err != nil {
+		if p.dirMade {
+			_ = os.Remove(p.RunDir) // which fails once something is in it
+		}
 		return nil, err
 	}
 	s := &Session{Dir: p.RunDir, Header: p.header, Definition: p.definition.Name, Binaries: p.executables, Scale: p.Scale, process: "runner", owner: &owner{}}
