@@ -38,14 +38,10 @@ func (s *stream) follow(life context.Context, from string) (worked bool, err err
 	// A connection that died without a word must not hold the stream for ever.
 	defer time.AfterFunc(length+s.answer, cancel).Stop()
 	begun := time.Now()
-	slow := time.AfterFunc(s.stable, func() {
-		s.set(func() {
-			s.failing = fmt.Errorf("watch %s after revision %s: no answer after %s", s.name, from, s.stable)
-		})
-	})
+	answered := s.awaited(from)
 	unanswered := time.AfterFunc(s.answer, cancel)
 	w, err := s.watch(ctx, metav1.ListOptions{ResourceVersion: from, AllowWatchBookmarks: true, TimeoutSeconds: &seconds})
-	slow.Stop()
+	answered(err)
 	unanswered.Stop()
 	if err != nil {
 		return false, s.failed(fmt.Errorf("watch %s after revision %s for %s: %w", s.name, from, time.Since(begun).Round(time.Millisecond), err))
@@ -77,6 +73,28 @@ func (s *stream) follow(life context.Context, from string) (worked bool, err err
 			}
 			worked = true
 		}
+	}
+}
+
+// awaited makes the stream fail while a watch is not answered for long. The function that it returns is told of the answer: what kept the stream from
+// working before the watch is then all that may still do so.
+func (s *stream) awaited(from string) (answered func(error)) {
+	var over, late bool
+	var before error
+	slow := time.AfterFunc(s.stable, func() {
+		s.set(func() {
+			if late = !over; late {
+				before, s.failing = s.failing, fmt.Errorf("watch %s after revision %s: no answer after %s", s.name, from, s.stable)
+			}
+		})
+	})
+	return func(err error) {
+		slow.Stop()
+		s.set(func() {
+			if over = true; late && err == nil {
+				s.failing = before
+			}
+		})
 	}
 }
 

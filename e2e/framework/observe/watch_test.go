@@ -9,9 +9,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	. "github.com/onsi/gomega"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"headroom/e2e/framework/history"
 )
@@ -228,4 +231,44 @@ func TestANewBreakAtTheEndIsAGap(t *testing.T) {
 	}, patience).Should(MatchError(ContainSubstring("no answer after 200ms")))
 	g.Expect(w.Close()).To(Succeed())
 	g.Expect(brief(t, dir, "api/csinodes")).To(Equal([]string{"gap"}))
+}
+
+// TestALateAnswerIsNoBreak: a watch is broken as long as it is not answered, and no longer. What was wrong before stays wrong until it has worked.
+func TestALateAnswerIsNoBreak(t *testing.T) {
+	for _, before := range []error{nil, errClosedAtOnce} {
+		synctest.Test(t, func(t *testing.T) {
+			g := NewWithT(t)
+			const stable = time.Second
+			r := resource{name: "csinodes", watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+				time.Sleep(2 * stable)
+				return watch.NewFake(), nil
+			}}
+			s := newStream(r, timing{answer: time.Minute, stable: stable, long: time.Minute}, nil, nil, nil)
+			s.from, s.failing = "1", before
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 1)
+			go func() {
+				_, err := s.follow(ctx, "1")
+				done <- err
+			}()
+			failing := func() error {
+				synctest.Wait()
+				s.mu.Lock()
+				defer s.mu.Unlock()
+				return s.failing
+			}
+			time.Sleep(stable)
+			g.Expect(failing()).To(MatchError(ContainSubstring("no answer after 1s")))
+			time.Sleep(stable)
+			if before == nil {
+				g.Expect(failing()).NotTo(HaveOccurred())
+			} else {
+				g.Expect(failing()).To(MatchError(before))
+			}
+			time.Sleep(stable)
+			g.Expect(failing()).NotTo(HaveOccurred())
+			cancel()
+			g.Expect(<-done).To(Succeed())
+		})
+	}
 }
