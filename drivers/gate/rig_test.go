@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -86,7 +87,7 @@ func serveDriver(t *testing.T, path string, d *fakeDriver, opts ...grpc.ServerOp
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if err := s.Serve(l); err != nil {
+		if err := s.Serve(l); err != nil && !errors.Is(err, grpc.ErrServerStopped) { // before it began
 			t.Errorf("driver: %v", err)
 		}
 	}()
@@ -152,21 +153,42 @@ func (r *rig) info(ctx context.Context) (*csi.NodeGetInfoResponse, error) {
 	return csi.NewNodeClient(r.conn).NodeGetInfo(ctx, &csi.NodeGetInfoRequest{})
 }
 
-// events are the lines "<phase> <side> <key>..." written so far; ops are their operation ids.
-func (r *rig) events() (lines, ops []string) {
+// recorded are the events of calls written so far.
+func (r *rig) recorded() (events []history.Event) {
 	r.t.Helper()
 	b, err := os.ReadFile(filepath.Join(r.dir, "events", "csi", "n1.jsonl"))
 	if err != nil {
 		r.t.Fatal(err)
 	}
 	for line := range strings.Lines(string(b)) {
+		if !strings.HasSuffix(line, "\n") {
+			break // it is being written
+		}
 		var e history.Event
 		if err := json.Unmarshal([]byte(line), &e); err != nil {
 			r.t.Fatal(err)
 		}
-		if e.Op == "" {
-			continue
+		if e.Op != "" {
+			events = append(events, e)
 		}
+	}
+	return events
+}
+
+// came is when the first call came to the gate.
+func (r *rig) came() (at time.Duration, came bool) {
+	r.t.Helper()
+	events := r.recorded()
+	if len(events) == 0 {
+		return 0, false
+	}
+	return events[0].At, true
+}
+
+// events are the lines "<phase> <side> <key>..." written so far; ops are their operation ids.
+func (r *rig) events() (lines, ops []string) {
+	r.t.Helper()
+	for _, e := range r.recorded() {
 		var c history.CSICall
 		if err := e.Decode(&c); err != nil {
 			r.t.Fatal(err)
