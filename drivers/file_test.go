@@ -3,6 +3,7 @@ package drivers
 import (
 	"context"
 	"flag"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -271,9 +272,8 @@ func TestLint(t *testing.T) {
 func TestDo(t *testing.T) {
 	asked := make(chan string, 1)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body := make([]byte, 100)
-		n, _ := r.Body.Read(body)
-		asked <- r.Method + " " + r.URL.Path + " " + string(body[:n])
+		body, _ := io.ReadAll(r.Body) // what is missing shows
+		asked <- r.Method + " " + r.URL.Path + " " + string(body)
 		if r.URL.Path == "/no" {
 			http.Error(w, "not today", http.StatusConflict)
 		}
