@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	"headroom/e2e/framework/cluster"
@@ -170,7 +171,11 @@ func TestSweepTakesWhatTheDeadLeft(t *testing.T) {
 
 // TestSweepWaitsForCommandsOfTheDead: kind's commands outlive it, and may make a node after the first look.
 func TestSweepWaitsForCommandsOfTheDead(t *testing.T) {
-	late := exec.Command("sleep", "1")
+	pipe := filepath.Join(t.TempDir(), "pipe")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	late := exec.Command("cat", pipe)
 	late.Env = []string{NetworkEnv + "=headroom-a"}
 	if err := late.Start(); err != nil {
 		t.Fatal(err)
@@ -178,17 +183,21 @@ func TestSweepWaitsForCommandsOfTheDead(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		_ = late.Wait() // it ends by itself
+		_ = late.Wait() // it ends once the pipe was written to
 	}()
-	t.Cleanup(func() { <-ended })
-	if got := commandsOf("headroom-a"); len(got) != 1 || !strings.Contains(got[0], "(sleep 1)") {
-		t.Errorf("want the command found, got %q", got)
+	t.Cleanup(func() { _ = late.Process.Kill(); <-ended })
+	if got, want := commandsOf("headroom-a"), fmt.Sprintf("process %d (cat %s)", late.Process.Pid, pipe); !slices.Contains(got, want) {
+		t.Errorf("want %q found, got %q", want, got)
 	}
 	if got := commandsOf("headroom"); len(got) != 0 {
 		t.Errorf("want none of another network, got %q", got)
 	}
 	early := fmt.Sprintf("case \"$*\" in \"network rm dead\") if kill -0 %d 2>/dev/null; then echo early >&2; exit 1; fi ;; esac", late.Process.Pid)
-	falseDocker(t, fmt.Sprintf(sweeping, self(t), early))
+	// It ends at the sixth look; without it there would be three.
+	end := fmt.Sprintf(`dir=$(dirname "$0")
+if [ "$(grep -c label=io.x-k8s "$dir/asked")" -ge 6 ] && mkdir "$dir/ended" 2>/dev/null; then echo >%s & fi
+`, pipe)
+	falseDocker(t, end+fmt.Sprintf(sweeping, self(t), early))
 	if _, err := Sweep(t.Context()); err != nil {
 		t.Errorf("want the network removed after the command's end, got %v", err)
 	}
