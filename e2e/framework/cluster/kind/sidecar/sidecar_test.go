@@ -47,7 +47,7 @@ func served(t *testing.T, serve func(context.Context, options) error, o options,
 	}
 	defer driver.Close()
 	for _, path := range sockets {
-		for deadline := time.Now().Add(10 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			if _, err := os.Stat(path); err == nil {
 				break
 			}
