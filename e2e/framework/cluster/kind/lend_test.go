@@ -7,10 +7,12 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -124,7 +126,7 @@ func TestReserveIsFair(t *testing.T) {
 		return got
 	}
 	two := reserve(2)
-	time.Sleep(pollInterval) // until it is first in the queue
+	awaitQueue(t, c)
 	one := reserve(1)
 	select {
 	case names := <-one:
@@ -143,6 +145,28 @@ func TestReserveIsFair(t *testing.T) {
 	}
 	if got := <-one; len(got) != 1 || got[0] != names[1] {
 		t.Errorf("want worker %q, got %q", names[1], got)
+	}
+}
+
+// awaitQueue waits until somebody is first in the queue for workers.
+func awaitQueue(t *testing.T, c *Cluster) {
+	t.Helper()
+	queue, err := os.Open(filepath.Join(c.dir(), "lend.queue"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer queue.Close()
+	err = poll(t.Context(), "the queue", func() error {
+		switch err := unix.Flock(int(queue.Fd()), unix.LOCK_SH|unix.LOCK_NB); {
+		case errors.Is(err, unix.EWOULDBLOCK):
+			return nil
+		case err != nil:
+			return err
+		}
+		return errors.Join(errors.New("nobody is first"), unix.Flock(int(queue.Fd()), unix.LOCK_UN))
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
