@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -162,22 +161,24 @@ func garbled(content []byte) []byte {
 func TestStalledDownloadGoesOn(t *testing.T) {
 	s, component := newSite(t), kubelet(t)
 	s.publish(component, program("v1.36.3"))
-	s.wrong = onBinary(func(w http.ResponseWriter, r *http.Request, content []byte, n int) bool {
-		if n == 1 {
+	// Until a part has arrived: on a slow machine a try may be given up before.
+	s.wrong = onBinary(func(w http.ResponseWriter, r *http.Request, content []byte, _ int) bool {
+		whole := r.Header.Get("Range") == ""
+		if whole {
 			w.Header().Set("Content-Length", fmt.Sprint(len(content)))
 			_, _ = w.Write(content[:half])
 			_ = http.NewResponseController(w).Flush()
 			<-r.Context().Done() // until the client hangs up
 		}
-		return n == 1
+		return whole
 	})
 	r, pauses := s.source()
 	r.stall = 300 * time.Millisecond
 	if err := s.fetch(r, component); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.requests(component); len(got) < 2 || !strings.HasPrefix(got[1], " from ") || len(*pauses) != len(got)-1 {
-		t.Errorf("want a second request for the rest, got %q, pauses %v", got, *pauses)
+	if got := s.requests(component); len(got) < 2 || !strings.HasPrefix(got[len(got)-1], " from ") || len(*pauses) < len(got)-1 {
+		t.Errorf("want another request, for the rest, after a pause, got %q, pauses %v", got, *pauses)
 	}
 }
 
@@ -209,19 +210,11 @@ func TestFileThatIsTooLarge(t *testing.T) {
 
 // TestUnreachableSite is tried twice for the first component and not at all for the next.
 func TestUnreachableSite(t *testing.T) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
-	r := newRelease("download", "http://"+address, t.TempDir())
+	r := newRelease("download", nobody, t.TempDir())
 	var pauses []time.Duration
 	r.pause = func(_ context.Context, d time.Duration) error { pauses = append(pauses, d); return nil }
 	for range 2 {
-		err = r.Fetch(t.Context(), kubelet(t), filepath.Join(t.TempDir(), "kubelet"), "")
+		err := r.Fetch(t.Context(), kubelet(t), filepath.Join(t.TempDir(), "kubelet"), "")
 		var unavailable *UnavailableError
 		if !errors.As(err, &unavailable) || !strings.Contains(err.Error(), "connection refused (tried 2 times in a row)") {
 			t.Errorf("got %v", err)
