@@ -5,6 +5,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -167,20 +168,22 @@ func TestGeneratorIsOfSeedAndName(t *testing.T) {
 }
 
 func TestStepsThatComeLateMoveTheOthers(t *testing.T) {
-	p := &player{began: time.Now().Add(-time.Hour)}
-	for _, at := range []time.Duration{0, 40 * time.Millisecond} {
-		if err := p.due(t.Context(), at); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		p := &player{began: time.Now().Add(-time.Hour)}
+		for _, at := range []time.Duration{0, 40 * time.Second} {
+			if err := p.due(t.Context(), at); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	began := time.Now()
-	if err := p.due(t.Context(), 80*time.Millisecond); err != nil || time.Since(began) < 30*time.Millisecond {
-		t.Errorf("want 40ms between the steps as planned, got %s, %v", time.Since(began), err)
-	}
-	p.began = time.Now()
-	if err := p.due(t.Context(), 0); err != nil || time.Since(p.began) > time.Minute {
-		t.Errorf("a step in time: want no wait, got %v", err)
-	}
+		began := time.Now()
+		if err := p.due(t.Context(), 90*time.Second); err != nil || time.Since(began) != 50*time.Second {
+			t.Errorf("want 50s between the steps as planned, got %s, %v", time.Since(began), err)
+		}
+		p.began = time.Now()
+		if err := p.due(t.Context(), 0); err != nil || time.Since(p.began) != 0 {
+			t.Errorf("a step in time: want no wait, got %s, %v", time.Since(p.began), err)
+		}
+	})
 }
 
 func TestPauseEndsEarly(t *testing.T) {
