@@ -244,6 +244,7 @@ func TestRunningDriver(t *testing.T) {
 		t.Errorf("want an input error with a remedy, got %v", err)
 	}
 	server.Close()
+	o.Quota = quota.NewControl("unix:"+dir+"/nobody", nil)
 	if _, err := Run(ctx, o); !errors.As(err, &env) || !strings.Contains(err.Error(), "headroom quota serve") {
 		t.Errorf("want an environment error with a remedy, got %v", err)
 	}
@@ -264,16 +265,15 @@ func quotaCommand(dir string) *exec.Cmd {
 	return cmd
 }
 
-// script is a definition of a driver that is a shell script.
-func script(text string) string {
+// script is a definition of a driver that is a shell script, which has so long to get ready.
+func script(text, limit string) string {
 	return `apiVersion: headroom/v1alpha1
 kind: Driver
 name: mine
 figures: {minInterval: 1s, cacheAge: 2s, lastGoodLife: 30s}
 node:
   command: [/bin/sh, -c, ` + strconv.Quote(text) + `, "${ENDPOINT}"]
-  startLimit: 2s
-`
+  startLimit: ` + limit + "\n"
 }
 
 // TestNoStart are drivers that do not come up: theirs is the failure, unless there is nothing to start.
@@ -284,10 +284,10 @@ func TestNoStart(t *testing.T) {
 		want  []string
 		input bool
 	}{
-		"ends":         {script("echo out of luck; exit 9"), []string{"ended by itself (exit status 9)", "out of luck"}, false},
-		"never serves": {script("echo asleep; sleep 7003"), []string{"not ready within 2s", "asleep"}, false},
-		"not there":    {strings.Replace(script("x"), "/bin/sh", "/nowhere/driver", 1), []string{"/nowhere/driver", "headroom driver lint"}, true},
-		"not in PATH":  {strings.Replace(script("x"), "/bin/sh", "no-such-program-anywhere", 1), []string{"no-such-program-anywhere", "headroom driver lint"}, true},
+		"ends":         {script("echo out of luck; exit 9", "1m"), []string{"ended by itself (exit status 9)", "out of luck"}, false},
+		"never serves": {script("sleep 7003", "2s"), []string{"not ready within 2s"}, false}, // what it wrote may come later
+		"not there":    {strings.Replace(script("x", "1m"), "/bin/sh", "/nowhere/driver", 1), []string{"/nowhere/driver", "headroom driver lint"}, true},
+		"not in PATH":  {strings.Replace(script("x", "1m"), "/bin/sh", "no-such-program-anywhere", 1), []string{"no-such-program-anywhere", "headroom driver lint"}, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -498,7 +498,7 @@ func TestNothingIsLeft(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(bounded(t))
-	d := definition(t, script("echo $$ > "+dir+"/pid; exec sleep 7004"))
+	d := definition(t, script("echo $$ > "+dir+"/pid; exec sleep 7004", "1m"))
 	go func() {
 		for {
 			if b, err := os.ReadFile(dir + "/pid"); err == nil && len(b) > 0 {
