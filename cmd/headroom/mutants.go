@@ -90,7 +90,12 @@ func (o *mutantsOptions) start(cmd *cobra.Command) error {
 	if err != nil {
 		return usageError{err}
 	}
-	h := &hunt{options: o, notes: func(format string, args ...any) { say(cmd.ErrOrStderr(), format, args...) }}
+	var telling sync.Mutex // lines are played side by side
+	h := &hunt{options: o, notes: func(format string, args ...any) {
+		telling.Lock()
+		defer telling.Unlock()
+		say(cmd.ErrOrStderr(), format, args...)
+	}}
 	if h.results, err = readPlays(o.results); err != nil {
 		return usageError{err}
 	}
