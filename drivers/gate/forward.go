@@ -37,9 +37,9 @@ func (g *Gate) handle(_ any, stream grpc.ServerStream) error {
 func (g *Gate) unary(stream grpc.ServerStream, m method, req frame) error {
 	ctx := stream.Context()
 	c := g.newCall(m, req)
-	c.invoke(history.ClientSide)
-	rule := g.opts.Rules.match(m.name, c.body.Volume, c.node)
+	rule := g.opts.Rules.match(m.name, c.body.Volume, c.node) // before the record, by which others may go that take the rule away
 	c.injected = rule != nil
+	c.invoke(history.ClientSide)
 
 	err, known := rule.before(ctx), true
 	var resp frame
@@ -83,9 +83,9 @@ func (g *Gate) ask(ctx context.Context, stream grpc.ServerStream, c *call, req f
 func (g *Gate) stream(up grpc.ServerStream, m method) error {
 	ctx := up.Context()
 	c := g.newCall(m, frame{})
-	c.invoke(history.ClientSide)
 	rule := g.opts.Rules.match(m.name, "", c.node)
 	c.injected = rule != nil
+	c.invoke(history.ClientSide)
 
 	err, known := rule.before(ctx), true
 	if err == nil {
