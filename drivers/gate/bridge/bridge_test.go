@@ -176,7 +176,7 @@ func newRig(t *testing.T, limit int64, change func(*bridge.Options)) *rig {
 		change(o)
 		if node != "" && o.Backend != nil {
 			o.Policy, err = steady.Capacity(t.TempDir(), 1, policy.Options{
-				Node: node, Backend: r.client, Config: policy.Config{MinInterval: time.Millisecond, CacheAge: 20 * time.Millisecond, LastGoodLife: time.Hour},
+				Node: node, Backend: r.client, Config: policy.Config{MinInterval: time.Millisecond, CacheAge: 20 * time.Millisecond, LastGoodLife: time.Hour, QueryTimeout: time.Minute},
 			})
 			if err != nil {
 				t.Fatal(err)
