@@ -182,7 +182,7 @@ e2e-kind: build ## Run all specs on a kind cluster (ARGS: flags of `headroom run
 .PHONY: kind-tests
 kind-tests: build ## Tests that make kind clusters, and kill them
 	@scripts/need.sh docker dockerd debootstrap
-	HEADROOM_KIND_TEST=1 $(WITH_DOCKER) go test -count 1 -timeout 15m -v -run 'Live|SweepAfterKill|PullByDigest' ./e2e/framework/cluster/kind/...
+	HEADROOM_KIND_TEST=1 $(WITH_DOCKER) go test -count 1 -timeout 20m -v -run 'Live|SweepAfterKill|PullByDigest' ./e2e/framework/cluster/kind/...
 	HEADROOM_KIND_TEST=1 $(WITH_DOCKER) go test -count 1 -timeout 15m -v -run OnKind $(KILL_TEST) -kill.headroom $(CURDIR)/bin/headroom
 	HEADROOM_KIND_TEST=1 go test -count 1 -timeout 5m -v -run PrivateDaemon $(KILL_TEST)
 

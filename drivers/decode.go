@@ -48,23 +48,41 @@ func read(name string, data []byte) (*Definition, *strict.File) {
 		in.NodeIDs = NodeIDsGiven
 	}
 	oneOf(f, "nodeIDs", in.NodeIDs, NodeIDChoosers)
-	if in.NodeIDs == NodeIDsOwn && in.Controller != nil {
+	controller := in.Controller != nil || in.Pods != nil && in.Pods.Controller != nil
+	if in.NodeIDs == NodeIDsOwn && controller {
 		f.Fail("nodeIDs", "remove it, and pass ${NODE_ID} to the node's process", "own goes with node processes that serve controller calls, and there is a controller")
 	}
-	def := &Definition{Name: in.Name, Description: in.Description, Limit: in.Limit, NodeIDs: in.NodeIDs, Figures: in.Figures.check(f), node: in.Node.check(f, "node")}
-	if in.Controller != nil {
-		def.controller = in.Controller.check(f, "controller")
-	}
+	def := &Definition{Name: in.Name, Description: in.Description, Limit: in.Limit, NodeIDs: in.NodeIDs, Figures: in.Figures.check(f), file: name, text: data}
+	in.checkRuns(f, def)
 	if in.Volumes != nil {
 		def.Volumes = *in.Volumes
 		def.volumesGiven = !def.Dynamic()
-		in.Volumes.check(f, in.Controller != nil)
+		in.Volumes.check(f, (in.Node == nil || in.Controller != nil) && (in.Pods == nil || in.Pods.Controller != nil))
 	}
 	if in.Causes != nil {
 		def.Causes = *in.Causes
 		in.Causes.check(f, in.Limit)
 	}
 	return def, f
+}
+
+// checkRuns looks at the ways in which the driver can run: processes, pods, or both.
+func (in File) checkRuns(f *strict.File, def *Definition) {
+	if in.Node == nil && in.Pods == nil {
+		f.Fail("", "add node.command, or pods with the driver's manifests", `field "node" is missing, and so is "pods"`)
+	}
+	if in.Node != nil {
+		def.node = in.Node.check(f, "node")
+	}
+	if in.Controller != nil {
+		def.controller = in.Controller.check(f, "controller")
+		if in.Node == nil {
+			f.Fail("controller", "add node, or write pods.controller", "a controller's process without a node's")
+		}
+	}
+	if in.Pods != nil {
+		def.pods = in.Pods.check(f)
+	}
 }
 
 // oneOf refuses a text that is none of those there are.

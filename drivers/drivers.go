@@ -28,7 +28,7 @@ import (
 	"headroom/fixtures/quota"
 )
 
-//go:embed *.yaml
+//go:embed *.yaml manifests/*.yaml
 var builtIn embed.FS
 
 // builtInPrograms are first words of commands that mean programs of this binary.
@@ -67,6 +67,11 @@ type Definition struct {
 	Persona *personas.Persona
 
 	node, controller process
+	// pods is nil where the definition has none.
+	pods *podsRun
+	// file and text are what was decoded.
+	file string
+	text []byte
 	// dir is what a relative program in a command counts from; "" for built-in definitions.
 	dir string
 }
@@ -275,6 +280,9 @@ func (p process) uses(placeholder string) bool {
 func (d *Definition) NodeCommand(i Instance) (*exec.Cmd, error) {
 	if i.NodeID == "" {
 		return nil, fmt.Errorf("driver %q: node command: want a node id", d.Name)
+	}
+	if !d.HasProcess() {
+		return nil, d.errNoProcess()
 	}
 	return d.command(d.node, i)
 }

@@ -22,10 +22,12 @@ type File struct {
 	NodeIDs NodeIDs `yaml:"nodeIDs,omitempty"`
 	// Figures are what the driver promises of its policy.
 	Figures FiguresFile `yaml:"figures"`
-	// Node is the process that runs once a node.
-	Node ProcessFile `yaml:"node"`
+	// Node is the process that runs once a node. It may be left out where there are pods; only provider kind runs the driver then.
+	Node *ProcessFile `yaml:"node,omitempty"`
 	// Controller is the process that runs once a cluster. Left out, the node processes serve controller calls, each for its own node.
 	Controller *ProcessFile `yaml:"controller,omitempty"`
+	// Pods are how the driver runs on provider kind, by manifests of its author's. Left out, its processes run there in pods of Headroom's.
+	Pods *PodsFile `yaml:"pods,omitempty"`
 	// Volumes are what is attached. Left out, they are volumes of the quota backend with limit: backend; else they are made with CreateVolume where they are
 	// attached first. Handles and missing are for driver check.
 	Volumes *Volumes `yaml:"volumes,omitempty"`

@@ -1,6 +1,7 @@
 package drivers
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -33,6 +34,8 @@ node:                   # one process per node; a program with a slash counts fr
   # ready: probe        # wait until Probe says ready; socket (the default) waits until it listens
 # controller:           # one process per cluster; without it each node's process serves controller calls for its own node
 #   command: [./%[1]s, --controller, "--endpoint=${ENDPOINT}", "--drivername=${DRIVER_NAME}", "--backend=${BACKEND}"]
+# pods:                 # on kind: your own manifests
+#   {manifests: [d.yaml], node: {workload: DaemonSet/n, container: d, socket: /csi/csi.sock}, controller: {workload: Deployment/c, container: d, socket: /csi/csi.sock}}
 # volumes: {provisioning: dynamic, parameters: {type: fast}} # of a StorageClass: external-provisioner makes them; or static, or handles: [vol-1, ...]
 # causes:               # with limit: own, how driver check changes what the driver sees: a command, or an http call
 #   limit: {http: {url: "http://127.0.0.1:9000/nodes/${NODE_ID}", body: '{"max": ${LIMIT}}'}}
@@ -41,7 +44,12 @@ node:                   # one process per node; a program with a slash counts fr
 
 // Lint reads the definition in a file and says all that is wrong with it: what Load refuses, and what would only show once the driver is started. notes
 // are what is right and has a price: checks that will be skipped.
-func Lint(path string) (notes []string, err error) {
+func Lint(path string) (notes []string, err error) { return lint(path, true) }
+
+// LintProcesses is Lint without what is said of pods, for those who start none.
+func LintProcesses(path string) (notes []string, err error) { return lint(path, false) }
+
+func lint(path string, pods bool) (notes []string, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("driver definition: %w", err)
@@ -53,15 +61,28 @@ func Lint(path string) (notes []string, err error) {
 	if def.dir, err = filepath.Abs(filepath.Dir(path)); err != nil {
 		return nil, err
 	}
+	sound := f.Err() == nil
 	def.lint(f)
-	if err := f.Err(); err != nil {
+	pods = pods && def.HasPods()
+	if pods && sound {
+		err = def.lintPods(f)
+	}
+	if err := errors.Join(f.Err(), err); err != nil {
 		return nil, err
 	}
-	return def.notes(), nil
+	notes = def.notes()
+	if pods {
+		more, err := def.podNotes()
+		return append(notes, more...), err
+	}
+	return notes, nil
 }
 
 // lint looks at what a definition means on this machine.
 func (d *Definition) lint(f *strict.File) {
+	if !d.HasProcess() {
+		return
+	}
 	processes := map[string]process{"node": d.node}
 	if d.HasController() {
 		processes["controller"] = d.controller
@@ -104,7 +125,7 @@ func (d *Definition) notes() (notes []string) {
 		notes = append(notes, "limit: gate: what is judged of a limit is the gate's, and does not count for the driver")
 	case LimitFixed:
 		notes = append(notes, "limit: fixed: the checks of a limit that changes, and of its service's outages, do not apply")
-		if !d.Uses("LIMIT") {
+		if d.HasProcess() && !d.Uses("LIMIT") {
 			notes = append(notes, "no process is given ${LIMIT}: of the specs of a cluster that need a limit of their choice, none applies")
 		}
 	case LimitOwn:
@@ -119,7 +140,7 @@ func (d *Definition) notes() (notes []string) {
 			}
 		}
 	}
-	if !d.Uses("STATE_DIR") && d.Limit != LimitGate {
+	if d.HasProcess() && !d.Uses("STATE_DIR") && d.Limit != LimitGate {
 		notes = append(notes, "no process is given ${STATE_DIR}: a driver that is restarted in an outage has no last good value")
 	}
 	return notes

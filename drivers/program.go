@@ -15,6 +15,9 @@ const (
 	hostpathProgram = "hostpathlike"
 )
 
+// Programs are the drivers among the programs of this binary, by the names that package entry knows them by.
+func Programs() []string { return []string{steadyProgram, hostpathProgram} }
+
 func init() {
 	entry.Register(steadyProgram, func(args []string) int {
 		return steady.Program{Persona: mistakes, Stderr: os.Stderr}.Run(args)

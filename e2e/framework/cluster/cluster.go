@@ -178,7 +178,8 @@ func (e *EnvironmentError) Error() string {
 
 func (e *EnvironmentError) Unwrap() error { return e.Err }
 
-// InputError is a mistake in what the user gave: a flag, a file, a directory. It is found before anything starts.
+// InputError is a mistake in what the user gave: a flag, a file, a directory. It is found before anything starts, but for manifests that only an API
+// server can refuse.
 type InputError struct {
 	Err error
 	// Remedy is what to do instead, when known.
@@ -213,12 +214,13 @@ func (e *DriverError) Error() string {
 
 func (e *DriverError) Unwrap() error { return e.Err }
 
-// Environment wraps err as an EnvironmentError; nil, an EnvironmentError, a DriverError and an UnsupportedError stay as they are.
+// Environment wraps err as an EnvironmentError; nil, an EnvironmentError, a DriverError, an UnsupportedError and an InputError stay as they are.
 func Environment(op string, err error) error {
 	var env *EnvironmentError
 	var driver *DriverError
 	var unsupported *UnsupportedError
-	if err == nil || errors.As(err, &env) || errors.As(err, &driver) || errors.As(err, &unsupported) {
+	var input *InputError
+	if err == nil || errors.As(err, &input) || errors.As(err, &env) || errors.As(err, &driver) || errors.As(err, &unsupported) {
 		return err
 	}
 	return &EnvironmentError{Op: op, Err: err}

@@ -154,6 +154,7 @@ func TestBadOptions(t *testing.T) {
 		"no socket":                   {Options{Socket: "tcp://127.0.0.1:1"}, "want a Unix socket"},
 		"controller":                  {Options{Socket: "unix:///x", Controller: "y"}, `controller "y"`},
 		"controller without a socket": {Options{Definition: definition(t, ""), Controller: "unix:///y"}, "without the socket of a running driver"},
+		"pods only":                   {Options{Definition: definition(t, "hostpath-pods")}, "has pods and no process"},
 		"scale":                       {Options{Socket: "unix:///x", Scale: 0.5}, "timeout scale of 0.5"},
 		"wait":                        {Options{Socket: "unix:///x", Wait: -1}, "a wait of"},
 	} {

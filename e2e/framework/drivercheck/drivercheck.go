@@ -64,6 +64,8 @@ func (o Options) prepare() (Options, error) {
 	switch {
 	case o.Socket == "" && o.Definition == nil:
 		return o, badInput("give the socket of a running driver, or a definition from which it can be started", "there is no driver to check")
+	case o.Socket == "" && !o.Definition.HasProcess():
+		return o, badInput("add node.command to it, or give the socket of a driver that runs, with --socket", "definition %q has pods and no process that could be started here", o.Definition.Name)
 	case o.Socket == "" && (o.Controller != "" || o.Quota != nil):
 		return o, badInput("give the node's socket too, or leave them out: a driver that is started here gets sockets and a backend of its own",
 			"a controller's socket or a quota backend without the socket of a running driver")

@@ -26,6 +26,12 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 	if err := os.WriteFile(broken, []byte("apiVersion: headroom/v1alpha1\nkind: Driver\nnmae: x\n"), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	manifests := filepath.Join(t.TempDir(), "pods.yaml")
+	const podsOnly = "apiVersion: headroom/v1alpha1\nkind: Driver\nname: x\nfigures: {minInterval: 1s, cacheAge: 1s, lastGoodLife: 1s}\n" +
+		"pods: {manifests: [none.yaml], node: {workload: DaemonSet/x, container: x, socket: /csi/x}}\n"
+	if err := os.WriteFile(manifests, []byte(podsOnly), 0o644); err != nil {
+		t.Fatal(err)
+	}
 	for name, tc := range map[string]struct {
 		options Options
 		want    []string
@@ -46,7 +52,6 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 		"unknown provisioner": {Options{Driver: "steady-dynamic", Components: map[string]versions.Version{"csi-provisioner": "v4.0.0"}},
 			[]string{"csi-provisioner", "v4.0.0", "v5.3.0"}},
 		"new release dynamic":  {Options{NewDriver: "steady-dynamic"}, []string{`new release "steady-dynamic": true`, "volumes.provisioning"}},
-		"dynamic on kind":      {Options{Provider: "kind", Driver: "steady-dynamic"}, []string{"provider kind runs no external-provisioner", "--provider local"}},
 		"no mirror":            {Options{From: binaries.Origin{Mode: binaries.FromMirror}}, []string{"--mirror"}},
 		"unknown provider":     {Options{Provider: "cloud"}, []string{`"cloud"`, "local, kind"}},
 		"topology for local":   {Options{Topology: "one-worker"}, []string{`"one-worker"`, "--provider kind"}},
@@ -55,6 +60,8 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 		"full run directory":   {Options{RunDir: full}, []string{full, "not empty", `"old"`, "--run-dir"}},
 		"run directory a file": {Options{RunDir: filepath.Join(full, "old")}, []string{"old", "--run-dir"}},
 		"below a file":         {Options{RunDir: filepath.Join(full, "old", "x")}, []string{"--run-dir"}},
+		"pods only on local":   {Options{Driver: "hostpath-pods"}, []string{"hostpath-pods", "node.command", "--provider kind"}},
+		"manifests on kind":    {Options{Provider: "kind", Driver: manifests}, []string{manifests + ":5", "pods.manifests[0]", "none.yaml", "remedy"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if tc.options.RunDir == "" {
@@ -71,6 +78,15 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestPrepareTakesDriversOnKind: whatever the gate gives a driver, it gives it on kind too.
+func TestPrepareTakesDriversOnKind(t *testing.T) {
+	for _, driver := range []string{"steady", "hostpath", "hostpath-gate", "hostpath-random", "steady-dynamic", "create-fails", "all-internal"} {
+		if _, err := prepare(Options{Provider: "kind", Driver: driver, RunDir: filepath.Join(t.TempDir(), "run")}); err != nil {
+			t.Errorf("driver %s: %v", driver, err)
+		}
 	}
 }
 

@@ -44,6 +44,7 @@ func (s *Session) EndSpec(r Requirement, o Outcome) {
 	var env *cluster.EnvironmentError
 	var other blamed
 	var provision *workload.ProvisionError
+	var input *cluster.InputError
 	var unreached *url.Error // this process could not reach the API server or the backend: no spec breaks the way there
 	switch {
 	case o.Skipped != "":
@@ -51,7 +52,7 @@ func (s *Session) EndSpec(r Requirement, o Outcome) {
 	case o.NotTried != "":
 		phase, body.Outcome, body.Boundary, body.Message = history.Unknown, "Inconclusive", history.Driver, "not tried: "+o.NotTried
 	case o.Failure == nil:
-	case errors.As(o.Failure, &env), errors.As(o.Failure, &unreached): // before the driver, which may have failed for that very reason on another node
+	case errors.As(o.Failure, &env), errors.As(o.Failure, &input), errors.As(o.Failure, &unreached): // before the driver, which may have failed for that very reason on another node
 		phase, body.Outcome, body.Boundary = history.Unknown, "Inconclusive", history.Harness
 	case errors.As(o.Failure, &driver):
 		phase, body.Outcome, body.Boundary = history.Fail, "Violated", history.Driver

@@ -33,18 +33,17 @@ func (p *plan) checkProvider() (err error) {
 		if p.Topology != "" {
 			return &cluster.InputError{Err: fmt.Errorf("topology %q: provider %s makes the nodes that each spec asks for", p.Topology, p.Provider), Remedy: "leave it out, or choose --provider kind"}
 		}
+		if !p.definition.HasProcess() {
+			return &cluster.InputError{
+				Err:    fmt.Errorf("driver %q: its definition has pods and no node.command: provider %s starts processes", p.definition.Name, p.Provider),
+				Remedy: "add node.command, and controller.command where there is one, or choose --provider kind",
+			}
+		}
 		return nil
 	}
-	if p.definition.Bridged() {
-		return &cluster.InputError{
-			Err:    fmt.Errorf("driver %q: provider kind has no gate that gives a driver a limit, volumes or node ids", p.definition.Name),
-			Remedy: "choose --provider local, or a definition with limit: backend, without volumes and nodeIDs",
-		}
-	}
-	if p.definition.Dynamic() {
-		return &cluster.InputError{
-			Err:    fmt.Errorf("driver %q: volumes.provisioning: dynamic: provider kind runs no external-provisioner beside a driver", p.definition.Name),
-			Remedy: "choose --provider local, or a definition with provisioning: static",
+	if p.definition.HasPods() {
+		if _, err := p.definition.LintPods(); err != nil {
+			return &cluster.InputError{Err: err}
 		}
 	}
 	if len(p.Later) > 0 || p.NewDriver != "" {

@@ -75,12 +75,19 @@ func Decode(name string, data []byte, into any) *File {
 
 // syntax notes what the YAML library says, which has the line in its text.
 func (f *File) syntax(err error) {
-	line := 1
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	line, text := Syntax(err)
+	f.fail(line, "", "correct the syntax", "not YAML: %s", text)
+}
+
+// Syntax takes apart what the YAML library says: the line, 1 where it names none, and what is wrong there.
+func Syntax(err error) (line int, text string) {
+	line = 1
+	text = strings.TrimPrefix(err.Error(), "yaml: ")
+	text = strings.TrimSpace(strings.TrimPrefix(text, "unmarshal errors:"))
 	if n, scanErr := fmt.Sscanf(text, "line %d:", &line); n == 1 && scanErr == nil {
 		_, text, _ = strings.Cut(text, ": ")
 	}
-	f.fail(line, "", "correct the syntax", "not YAML: %s", text)
+	return line, text
 }
 
 // Decode reads a node that was kept as it is into the struct that into points at; path is the node's own. It reports whether that went well.

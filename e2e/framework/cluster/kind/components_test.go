@@ -21,13 +21,14 @@ func withDriver(t *testing.T, c *Cluster, restarts int32) {
 	status := func(name string) corev1.ContainerStatus {
 		return corev1.ContainerStatus{Name: name, ContainerID: "containerd://id-" + name, Ready: true, RestartCount: restarts}
 	}
-	for app, node := range map[string]string{"node-1": "c-worker", "controller-1": "c-control-plane"} {
+	containers := []corev1.Container{{Name: driverContainer}, {Name: gateContainer}, {Name: attacherContainer}, {Name: provisionerContainer}}
+	for part, node := range map[string]string{nodePart: "c-worker", controllerPart: "c-control-plane"} {
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{
-				Name: app + "-x", Namespace: namespace, Labels: map[string]string{"app": app, driverLabel: "1"}, Annotations: map[string]string{driverNameKey: "d.example"},
+				Name: part + "-x", Namespace: namespace, Labels: map[string]string{partLabel: part, driverLabel: "1"}, Annotations: map[string]string{driverNameKey: "d.example"},
 			},
-			Spec:   corev1.PodSpec{NodeName: node},
-			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{status(driverContainer), status(attacherContainer)}},
+			Spec:   corev1.PodSpec{NodeName: node, Containers: containers},
+			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{status(driverContainer), status(attacherContainer), status(provisionerContainer)}},
 		}
 		if restarts == 0 {
 			if _, err := c.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
@@ -64,6 +65,7 @@ func TestDriversAreKeptAliveByTheirKubelet(t *testing.T) {
 		"driver@c-worker/d.example":   "exec c-worker ctr --namespace k8s.io tasks kill --signal SIGKILL id-driver",
 		"driver-controller@d.example": "exec c-control-plane ctr --namespace k8s.io tasks kill --signal SIGKILL id-driver",
 		"csi-attacher@d.example":      "exec c-control-plane ctr --namespace k8s.io tasks kill --signal SIGKILL id-attacher",
+		"csi-provisioner@d.example":   "exec c-control-plane ctr --namespace k8s.io tasks kill --signal SIGKILL id-provisioner",
 	} {
 		p := part(t, c, id)
 		var unsupported *cluster.UnsupportedError

@@ -20,37 +20,46 @@ const driverNameKey = "headroom.dev/driver-name"
 // listTimeout bounds the wait for an API server that may be paused.
 const listTimeout = 3 * time.Second
 
-// contained are the drivers, their controllers and their attachers where they run, in containers of pods.
+// contained are the drivers, their controllers and what stands beside those where they run, in containers of pods.
 func (c *Cluster) contained(ctx context.Context) ([]cluster.Component, error) {
 	ctx, cancel := context.WithTimeout(ctx, listTimeout)
 	defer cancel()
-	pods, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: driverLabel})
+	pods, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: driverLabel})
 	if err != nil {
 		return nil, err
 	}
 	var all []cluster.Component
 	for _, pod := range pods.Items {
-		driver, node := pod.Annotations[driverNameKey], pod.Spec.NodeName
-		in := func(name, id string) cluster.Component {
-			return &container{cluster: c, id: id, node: node, pod: pod.Name, name: name}
-		}
-		switch {
-		case pod.DeletionTimestamp != nil || node == "":
-		case strings.HasPrefix(pod.Labels["app"], "node-"):
-			all = append(all, in(driverContainer, "driver@"+node+"/"+driver))
-		default:
-			all = append(all, in(driverContainer, "driver-controller@"+driver), in(attacherContainer, "csi-attacher@"+driver))
+		ids := componentIDs(&pod)
+		for _, each := range pod.Spec.Containers {
+			if id := ids[each.Name]; id != "" && pod.DeletionTimestamp == nil && pod.Spec.NodeName != "" {
+				all = append(all, &container{cluster: c, id: id, node: pod.Spec.NodeName, namespace: pod.Namespace, pod: pod.Name, name: each.Name})
+			}
 		}
 	}
 	return all, nil
+}
+
+// componentIDs are the component ids of a pod's containers, by their names. A gate is no component, and a pod of no driver has none.
+func componentIDs(pod *corev1.Pod) map[string]string {
+	driver, ours := pod.Annotations[driverNameKey]
+	switch {
+	case !ours:
+		return nil
+	case pod.Labels[partLabel] == nodePart:
+		return map[string]string{driverIn(pod): "driver@" + pod.Spec.NodeName + "/" + driver}
+	}
+	return map[string]string{
+		driverIn(pod): "driver-controller@" + driver, attacherContainer: "csi-attacher@" + driver, provisionerContainer: versions.ProvisionerComponent + "@" + driver,
+	}
 }
 
 // container is a component that its kubelet keeps alive: it can end and be started again, but not stay away.
 type container struct {
 	cluster  *Cluster
 	id, node string
-	// pod is the pod's name, name the container's.
-	pod, name string
+	// namespace and pod are the pod's, name is the container's.
+	namespace, pod, name string
 }
 
 func (p *container) ID() string { return p.id }
@@ -137,7 +146,7 @@ func (p *container) try(ctx context.Context, before string, command func(corev1.
 
 // status is the container's, as its kubelet reports it.
 func (p *container) status(ctx context.Context) (corev1.ContainerStatus, error) {
-	pod, err := p.cluster.client.CoreV1().Pods(namespace).Get(ctx, p.pod, metav1.GetOptions{})
+	pod, err := p.cluster.client.CoreV1().Pods(p.namespace).Get(ctx, p.pod, metav1.GetOptions{})
 	if err != nil {
 		return corev1.ContainerStatus{}, err
 	}

@@ -20,6 +20,7 @@ import (
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind/archive"
 	"headroom/e2e/framework/cluster/kind/engine"
+	"headroom/e2e/framework/versions"
 	"headroom/fixtures/manifests"
 )
 
@@ -65,6 +66,9 @@ func (n *nascent) create(ctx context.Context) (_ *Cluster, err error) {
 		return nil, err
 	}
 	if err := n.steps.step("quota backend", func() error { return c.startBase(ctx) }); err != nil {
+		return nil, err
+	}
+	if err := c.tryPods(ctx, n.steps); err != nil {
 		return nil, err
 	}
 	if err := c.recordAll(); err != nil {
@@ -127,16 +131,20 @@ func (n *nascent) load(ctx context.Context, c *Cluster) error {
 		return err
 	}
 	c.Image = image.Ref
-	attacher := archive.Image{Ref: c.Attacher, Files: []archive.File{{Path: "/usr/local/bin/csi-attacher", From: n.attacher}}}
+	beside := []archive.Image{{Ref: c.Attacher, Files: []archive.File{{Path: "/usr/local/bin/csi-attacher", From: n.attacher}}}}
+	if c.Provisioner != "" {
+		path := "/usr/local/bin/" + versions.ProvisionerComponent
+		beside = append(beside, archive.Image{Ref: c.Provisioner, Files: []archive.File{{Path: path, From: n.provisioner}}})
+	}
 	return n.each(ctx, func(ctx context.Context, node nodes.Node) error {
 		images := []archive.Image{image}
 		if node.String() == n.controlPlane() {
-			images = append(images, attacher)
+			images = append(images, beside...)
 		}
 		r, w := io.Pipe()
 		go func() { w.CloseWithError(archive.Write(w, images...)) }()
-		_, err := engine.Feed(ctx, r, "exec", "--interactive", node.String(), "ctr", "--namespace", "k8s.io", "images", "import", "--digests", "--snapshotter", "overlayfs", "-")
-		return errors.Join(err, r.Close())
+		err := importImages(ctx, node.String(), r)
+		return errors.Join(err, r.Close(), c.loadArchives(ctx, node.String()))
 	})
 }
 
@@ -242,6 +250,15 @@ func (c *Cluster) startBase(ctx context.Context) error {
 	}
 	if err := c.apply(ctx, text); err != nil {
 		return err
+	}
+	if c.Provisioner != "" {
+		text, err := manifests.Raw("provisioner.yaml")
+		if err == nil {
+			err = c.apply(ctx, text)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()

@@ -31,6 +31,7 @@ func (c *Cluster) Destroy(ctx context.Context) error {
 	}
 	errs = append(errs, engine.RemoveCluster(ctx, c.Name))
 	c.closing.Do(func() { errs = append(errs, c.lifeline.Close()) })
+	errs = append(errs, os.RemoveAll(c.socketsDir("")))
 	for _, path := range []string{c.kubeconfig(), c.lifelineSocket(), c.controlSocket()} {
 		if err := os.Remove(path); err != nil && !errors.Is(err, os.ErrNotExist) {
 			errs = append(errs, err)

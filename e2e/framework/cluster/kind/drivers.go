@@ -17,6 +17,7 @@ import (
 
 	"headroom/drivers"
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/cluster/kind/sidecar"
 	"headroom/fixtures/manifests"
 )
 
@@ -26,10 +27,12 @@ const (
 	driverNode  = "driver.headroom.dev/"
 )
 
-// driverContainer is the driver's own container in its pods; a failure of another is not the driver's. attacherContainer is external-attacher's.
+// Containers of a driver's pods. A failure of the driver's own is the driver's, and so is the gate's when it says so; no other is.
 const (
-	driverContainer   = "driver"
-	attacherContainer = "attacher"
+	driverContainer      = "driver"
+	gateContainer        = "gate"
+	attacherContainer    = "attacher"
+	provisionerContainer = "provisioner"
 )
 
 // idOf is short, where a driver's name may have 63 characters.
@@ -45,10 +48,13 @@ func (c *Cluster) Backend() (string, *http.Client) {
 	}}
 }
 
-// AddDriver starts a driver's controller and attacher, in one pod on the control plane's node.
+// AddDriver starts a driver's controller and attacher, in one pod on the control plane's node. Where its nodes serve controller calls, the first node does.
 func (c *Cluster) AddDriver(ctx context.Context, s cluster.DriverSpec) (err error) {
 	op := "add driver " + s.Name
-	text, err := c.driverManifest(s)
+	if def, _, err := c.load(s.Definition); err == nil && def.HasPods() {
+		return c.addPods(ctx, s)
+	}
+	text, def, err := c.driverManifest(s)
 	if err != nil {
 		return cluster.Environment(op, err)
 	}
@@ -57,36 +63,31 @@ func (c *Cluster) AddDriver(ctx context.Context, s cluster.DriverSpec) (err erro
 			err = cluster.Environment(op, errors.Join(err, c.RemoveDriver(context.WithoutCancel(ctx), s.Name)))
 		}
 	}()
+	if !def.HasController() {
+		return errors.Join(c.makeSockets(s.Name), c.apply(ctx, text))
+	}
 	if err := c.apply(ctx, text); err != nil {
 		return err
 	}
-	return c.awaitPod(ctx, "app=controller-"+idOf(s.Name), &cluster.DriverError{Driver: s.Name}, "")
+	return c.awaitPod(ctx, podsOf(idOf(s.Name), controllerPart), &cluster.DriverError{Driver: s.Name}, "")
 }
 
-func (c *Cluster) driverManifest(s cluster.DriverSpec) ([]byte, error) {
-	reference, ok := c.Drivers[s.Definition]
-	if !ok {
-		return nil, fmt.Errorf("driver definition %q is not part of this run", s.Definition)
-	}
-	def, err := drivers.Load(reference)
+// driverManifest is the part of a driver that it has once a cluster, with its definition.
+func (c *Cluster) driverManifest(s cluster.DriverSpec) ([]byte, *drivers.Definition, error) {
+	def, reference, err := c.load(s.Definition)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	i := drivers.Instance{
-		Endpoint: "unix:///csi/driver.sock", DriverName: s.Name, StateDir: "/state", Backend: fmt.Sprintf("http://%s:%d", c.Address, quotaPort), Seed: c.Seed,
+	values := c.values(def, s.Name, s.Definition, reference)
+	if def.HasController() {
+		controller, err := def.ControllerCommand(c.instance(s.Name))
+		if err != nil {
+			return nil, nil, err
+		}
+		values.Controller = words(controller)
 	}
-	controller, err := def.ControllerCommand(i)
-	if err != nil {
-		return nil, err
-	}
-	i.NodeID = "$(NODE_NAME)" // the kubelet fills it in
-	node, err := def.NodeCommand(i)
-	if err != nil {
-		return nil, err
-	}
-	return manifests.Render("driver.yaml", manifests.Driver{
-		Base: c.base(), ID: idOf(s.Name), Name: s.Name, Attacher: c.Attacher, APIServer: c.Address, Controller: words(controller), Node: words(node),
-	})
+	text, err := manifests.Render("driver.yaml", values)
+	return text, def, err
 }
 
 // awaitPod waits until the one pod that the selector finds, on a node if one is named, is ready. When the driver's container in it has ended, that is
@@ -99,7 +100,7 @@ func (c *Cluster) awaitPod(ctx context.Context, selector string, failure *cluste
 		options.FieldSelector = "spec.nodeName=" + node
 	}
 	return poll(ctx, "pod "+selector, func() error {
-		pods, err := c.client.CoreV1().Pods(namespace).List(ctx, options)
+		pods, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, options)
 		if err != nil {
 			return err
 		}
@@ -107,8 +108,12 @@ func (c *Cluster) awaitPod(ctx context.Context, selector string, failure *cluste
 			return fmt.Errorf("want one pod, got %d", len(pods.Items))
 		}
 		pod := &pods.Items[0]
-		if why := ended(pod, driverContainer); why != "" {
-			failure.Err = fmt.Errorf("%s%s", why, c.tail(ctx, pod, driverContainer))
+		if container, why := driverFailure(pod); why != "" {
+			failure.Err = fmt.Errorf("%s%s", why, c.tail(ctx, pod, container))
+			return &permanent{failure}
+		}
+		if _, code := ended(pod, gateContainer); code == sidecar.CodeStranger {
+			failure.Err = fmt.Errorf("it is not what its definition says%s", c.tail(ctx, pod, gateContainer))
 			return &permanent{failure}
 		}
 		return podNotReady(pod)
@@ -126,7 +131,7 @@ func (c *Cluster) podTrouble(ctx context.Context, selector string) error {
 		pod := &pods.Items[i]
 		errs = append(errs, podNotReady(pod))
 		for _, container := range pod.Spec.Containers {
-			if why := ended(pod, container.Name); why != "" {
+			if why, _ := ended(pod, container.Name); why != "" {
 				errs = append(errs, fmt.Errorf("container %s: %s%s", container.Name, why, c.tail(ctx, pod, container.Name)))
 			}
 		}
@@ -134,16 +139,16 @@ func (c *Cluster) podTrouble(ctx context.Context, selector string) error {
 	return errors.Join(errs...)
 }
 
-// ended says how a container of a pod ended; "" when it did not.
-func ended(pod *corev1.Pod, container string) string {
+// ended says how a container of a pod ended, with its exit code; "" when it did not.
+func ended(pod *corev1.Pod, container string) (why string, code int32) {
 	for _, s := range pod.Status.ContainerStatuses {
 		for _, state := range []corev1.ContainerState{s.State, s.LastTerminationState} {
 			if t := state.Terminated; s.Name == container && t != nil {
-				return fmt.Sprintf("it ended by itself (%s, exit code %d)", t.Reason, t.ExitCode)
+				return fmt.Sprintf("it ended by itself (%s, exit code %d)", t.Reason, t.ExitCode), t.ExitCode
 			}
 		}
 	}
-	return ""
+	return "", 0
 }
 
 // podNotReady says why a pod is not ready; nil when it is.
@@ -169,7 +174,12 @@ func podNotReady(pod *corev1.Pod) error {
 // tail is the end of a container's log, for an error.
 func (c *Cluster) tail(ctx context.Context, pod *corev1.Pod, container string) string {
 	lines := int64(15)
-	log, err := c.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container, TailLines: &lines}).DoRaw(ctx)
+	options := &corev1.PodLogOptions{Container: container, TailLines: &lines}
+	for _, s := range pod.Status.ContainerStatuses {
+		// One that was started again has said nothing yet.
+		options.Previous = options.Previous || s.Name == container && s.State.Running != nil && s.LastTerminationState.Terminated != nil
+	}
+	log, err := c.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, options).DoRaw(ctx)
 	if err != nil {
 		return fmt.Sprintf("\n  its log cannot be read: %v", err)
 	}
@@ -182,9 +192,10 @@ func (c *Cluster) RemoveDriver(ctx context.Context, name string) error {
 	errs := []error{c.saveLogs(ctx, driverLabel+"="+id)}
 	background := metav1.DeletePropagationBackground
 	options := metav1.DeleteOptions{PropagationPolicy: &background}
-	errs = append(errs, unlessGone(c.client.AppsV1().DaemonSets(namespace).Delete(ctx, "node-"+id, options)))
+	errs = append(errs, c.client.AppsV1().DaemonSets(namespace).DeleteCollection(ctx, options, metav1.ListOptions{LabelSelector: driverLabel + "=" + id}))
 	errs = append(errs, unlessGone(c.client.AppsV1().Deployments(namespace).Delete(ctx, "controller-"+id, options)))
-	errs = append(errs, c.awaitNoPods(ctx, driverLabel+"="+id))
+	errs = append(errs, c.removePods(ctx, id))
+	errs = append(errs, c.awaitNoPods(ctx, driverLabel+"="+id), os.RemoveAll(c.socketsDir(id)))
 	return cluster.Environment("remove driver "+name, errors.Join(errs...))
 }
 
@@ -193,7 +204,7 @@ func (c *Cluster) awaitNoPods(ctx context.Context, selector string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	return poll(ctx, "pods "+selector+" to be gone", func() error {
-		pods, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+		pods, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector})
 		if err == nil && len(pods.Items) > 0 {
 			err = fmt.Errorf("want no pod, got %d", len(pods.Items))
 		}
@@ -201,24 +212,28 @@ func (c *Cluster) awaitNoPods(ctx context.Context, selector string) error {
 	})
 }
 
-// saveLogs appends the logs of pods to the run directory, which outlives them: logs/<node>/<pod>/<container>.log.
+// saveLogs writes the logs of pods to the run directory, which outlives them: logs/<component>.log, and logs/<node>/<pod>/<container>.log of what is none.
 func (c *Cluster) saveLogs(ctx context.Context, selector string) error {
-	pods, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: selector})
+	pods, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: selector})
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, pod := range pods.Items {
-		dir := filepath.Join(c.RunDir, "logs", pod.Spec.NodeName, pod.Name)
+		ids := componentIDs(&pod)
 		for _, container := range pod.Spec.Containers {
-			log, err := c.client.CoreV1().Pods(namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container.Name}).DoRaw(ctx)
+			path := filepath.Join(c.RunDir, "logs", pod.Spec.NodeName, pod.Name, container.Name+".log")
+			if id := ids[container.Name]; id != "" {
+				path = filepath.Join(c.RunDir, "logs", filepath.FromSlash(id)+".log")
+			}
+			log, err := c.client.CoreV1().Pods(pod.Namespace).GetLogs(pod.Name, &corev1.PodLogOptions{Container: container.Name}).DoRaw(ctx)
 			if err != nil {
 				continue // a container that never started has none
 			}
-			if err := os.MkdirAll(dir, 0o755); err != nil {
+			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 				return err
 			}
-			errs = append(errs, os.WriteFile(filepath.Join(dir, container.Name+".log"), log, 0o644))
+			errs = append(errs, os.WriteFile(path, log, 0o644))
 		}
 	}
 	return errors.Join(errs...)

@@ -132,19 +132,29 @@ func (c *Cluster) AddNode(ctx context.Context, s cluster.NodeSpec) error {
 	for key, value := range s.Labels {
 		labels[key] = value
 	}
+	serves := map[string]bool{} // drivers whose nodes serve controller calls
 	for _, driver := range s.Drivers {
-		labels[driverNode+idOf(driver)] = "true"
+		set, def, err := c.putDriver(ctx, driver, s.Limit)
+		if err != nil {
+			return cluster.Environment("add node "+s.Name, err)
+		}
+		labels[driverNode+idOf(driver)], serves[driver] = set, !def.ControllerApart()
 	}
 	if err := c.label(ctx, s.Name, labels); err != nil {
 		return cluster.Environment("add node "+s.Name, err)
 	}
 	for _, driver := range s.Drivers {
 		failure := &cluster.DriverError{Driver: driver, Node: s.Name}
-		if err := c.awaitPod(ctx, "app=node-"+idOf(driver), failure, s.Name); err != nil {
+		if err := c.awaitPod(ctx, podsOf(idOf(driver), nodePart), failure, s.Name); err != nil {
 			return cluster.Environment("add node "+s.Name, err)
 		}
 		if err := c.awaitRegistered(ctx, s.Name, driver); err != nil {
 			return cluster.Environment("add node "+s.Name, err)
+		}
+		if serves[driver] {
+			if err := c.startController(ctx, driver); err != nil {
+				return cluster.Environment("add node "+s.Name, err)
+			}
 		}
 	}
 	return nil
@@ -224,7 +234,7 @@ func (c *Cluster) awaitForgotten(ctx context.Context, node, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	return poll(ctx, "a driver to leave node "+node, func() error {
-		pods, err := c.client.CoreV1().Pods(namespace).List(ctx, metav1.ListOptions{LabelSelector: "app=node-" + id, FieldSelector: "spec.nodeName=" + node})
+		pods, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: podsOf(id, nodePart), FieldSelector: "spec.nodeName=" + node})
 		if err == nil && len(pods.Items) > 0 {
 			err = fmt.Errorf("want no pod of it, got %d", len(pods.Items))
 		}

@@ -40,7 +40,8 @@ func live(t *testing.T, run string, out io.Writer) *Provider {
 		t.Fatal(err)
 	}
 	p, err := New(Options{
-		Run: fmt.Sprintf("%s-%d", run, os.Getpid()), RunDir: t.TempDir(), Topology: topology, Drivers: map[string]string{"steady": "steady"}, Out: out,
+		Run: fmt.Sprintf("%s-%d", run, os.Getpid()), RunDir: t.TempDir(), Topology: topology, Out: out,
+		Drivers: map[string]string{"steady": "steady", "hostpath-gate": "hostpath-gate", "steady-dynamic": "steady-dynamic"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -75,7 +76,7 @@ func TestLiveHalfMade(t *testing.T) {
 	gone(t, clusterName(p.options.Run))
 }
 
-// TestLiveComponents stops, pauses and starts each kind of component of a real cluster, and leaves nothing behind.
+// TestLiveComponents stops, pauses and starts each kind of component of a real cluster, puts each kind of driver on it, and leaves nothing behind.
 func TestLiveComponents(t *testing.T) {
 	p := live(t, "test", os.Stderr)
 	made, err := p.Create(t.Context(), scenario.Topology{Kubernetes: versions.Default().Version})
@@ -139,6 +140,8 @@ func TestLiveComponents(t *testing.T) {
 	if err != nil || states != 7 {
 		t.Errorf("want 7 states of kube-scheduler in the history, got %d (error: %v)", states, err)
 	}
+	bridged(t, other)
+	provisioned(t, other)
 }
 
 func exercise(t *testing.T, p cluster.Component, how cluster.Signal) {

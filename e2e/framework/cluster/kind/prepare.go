@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 	kindcluster "sigs.k8s.io/kind/pkg/cluster"
 
+	"headroom/drivers"
 	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind/engine"
@@ -27,10 +28,10 @@ type nascent struct {
 	// images are the node images: the control plane's, then each worker's. own says of each whether nodeimage assembled it.
 	images []string
 	own    []bool
-	// attacher is external-attacher's executable; executables are those of Cluster.
-	attacher    string
-	executables map[string]string
-	steps       *steps
+	// attacher and provisioner are the executables of what stands beside drivers; executables are those of Cluster.
+	attacher, provisioner string
+	executables           map[string]string
+	steps                 *steps
 }
 
 // prepare checks the engine and gets the images. It starts nothing that lasts. What the user can mend comes first, what takes long last.
@@ -155,7 +156,7 @@ func (n *nascent) assembleImages(ctx context.Context, nodes []Worker) error {
 	return nil
 }
 
-// findExecutables gets external-attacher's, and those of an assembled control plane, which are in the cache by now.
+// findExecutables gets external-attacher's, external-provisioner's where it runs, and those of an assembled control plane, which are in the cache by now.
 func (n *nascent) findExecutables(ctx context.Context) error {
 	release, err := versions.Lookup(n.Kubernetes)
 	if err != nil {
@@ -166,11 +167,17 @@ func (n *nascent) findExecutables(ctx context.Context) error {
 		names = append(names, "kube-apiserver", "kubelet")
 		n.Etcd = release.Etcd
 	}
+	if n.options.provisions() {
+		names = append(names, versions.ProvisionerComponent)
+	}
 	paths, err := binaries.Ensure(ctx, binaries.Options{Cache: n.options.Cache, Kubernetes: n.Kubernetes, Components: names, From: n.options.From, Out: n.options.Out})
 	if err != nil {
 		return err
 	}
 	n.attacher, n.Attacher = paths["csi-attacher"].Path, "headroom.dev/csi-attacher:"+release.Attacher.String()
+	if b, ok := paths[versions.ProvisionerComponent]; ok {
+		n.provisioner, n.Provisioner = b.Path, "headroom.dev/"+versions.ProvisionerComponent+":"+b.Version.String()
+	}
 	if n.own[0] {
 		n.executables = map[string]string{}
 		for name, b := range paths {
@@ -178,6 +185,16 @@ func (n *nascent) findExecutables(ctx context.Context) error {
 		}
 	}
 	return nil
+}
+
+// provisions says whether a driver's definition asks for external-provisioner.
+func (o Options) provisions() bool {
+	for _, reference := range o.Drivers {
+		if def, err := drivers.Load(reference); err == nil && def.Dynamic() { // New has seen that each loads
+			return true
+		}
+	}
+	return false
 }
 
 // clusterName is that of a run's cluster.
@@ -237,6 +254,9 @@ func checkDisk(ctx context.Context, need int64) error {
 // Versions are those of the run's components, as far as they are known before the cluster is up.
 func (p *Provider) Versions(r versions.Release) map[string]string {
 	all := map[string]string{"csi-attacher": r.Attacher.String()}
+	if p.options.provisions() {
+		all[versions.ProvisionerComponent] = versions.Embedded().Provisioner().String()
+	}
 	for _, name := range []string{"kube-apiserver", "kube-controller-manager", "kube-scheduler", "kubelet"} {
 		all[name] = r.Version.String()
 	}

@@ -14,9 +14,10 @@ import (
 )
 
 // programs are the names under which this binary runs in pods; each is a link to it, because the name it is called by says which program it is.
-var programs = []string{quota.Program, sidecar.NodeGate, sidecar.ControllerGate, "steady"}
+var programs = append([]string{quota.Program, sidecar.NodeGate, sidecar.ControllerGate}, drivers.Programs()...)
 
-// program is the image of our own programs: this very executable, and those of drivers that have their own. Its tag is a hash of the executable.
+// program is the image of our own programs: this very executable, and those of drivers that have their own, with their definitions, which the gates read.
+// Its tag is a hash of the executable.
 func (c *Cluster) program() (archive.Image, error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -35,7 +36,11 @@ func (c *Cluster) program() (archive.Image, error) {
 		if err != nil {
 			return i, err
 		}
-		for _, path := range def.Files() {
+		files := def.Files()
+		if drivers.IsFile(reference) {
+			files = append(files, reference)
+		}
+		for _, path := range files {
 			i.Files = append(i.Files, archive.File{Path: path, From: path})
 		}
 	}

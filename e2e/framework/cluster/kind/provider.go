@@ -4,7 +4,7 @@
 // What is made in the engine is labelled with its owner, so that whatever a killed run leaves is found and removed by the next one or by `headroom
 // down --all`, and nothing else is. The user's kubeconfig is never touched. Where no registry answers, the node image is assembled from source.
 //
-// It cannot start nodes at will, give them zones, or run a driver that has no controller process; specs that need that are skipped with the reason.
+// It cannot start nodes at will or give them zones; specs that need that are skipped with the reason.
 package kind
 
 import (
@@ -86,8 +86,8 @@ func packable(reference string) error {
 	if err != nil {
 		return err
 	}
-	if !def.HasController() {
-		return fmt.Errorf("driver %q has no controller command, which its pods need; run it with --provider local", def.Name)
+	if def.HasPods() {
+		return podsPackable(def)
 	}
 	if def.HasEnv() {
 		return fmt.Errorf("driver %q needs variables of its own (env), which its pods do not get; pass them as arguments, or run it with --provider local", def.Name)
@@ -148,12 +148,13 @@ type shape struct {
 	Kubelets   map[string]versions.Version `json:"kubelets"`
 	// Address is the control plane's in the cluster's network.
 	Address string `json:"address"`
-	// Image and Attacher are the images of our programs and of external-attacher.
-	Image    string            `json:"image"`
-	Attacher string            `json:"attacher"`
-	Drivers  map[string]string `json:"drivers"`
-	Seed     int64             `json:"seed"`
-	Topology string            `json:"topology"`
+	// Image and Attacher are the images of our programs and of external-attacher; Provisioner is external-provisioner's where a definition asks for one.
+	Image       string            `json:"image"`
+	Attacher    string            `json:"attacher"`
+	Provisioner string            `json:"provisioner,omitempty"`
+	Drivers     map[string]string `json:"drivers"`
+	Seed        int64             `json:"seed"`
+	Topology    string            `json:"topology"`
 }
 
 // Cluster is a kind cluster, in the process that made it or in one that attached to it.

@@ -139,7 +139,8 @@ func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Cont
 		Endpoint: "unix://" + backend, DriverName: d.Name, NodeID: a.cfg.Node, Zone: a.cfg.Zone, StateDir: state,
 		Backend: "http://" + quotaData, Seed: cell.Seed + int64(a.cfg.Index), Limit: a.cfg.Limit,
 	}
-	stage, err := a.stage(def, i)
+	// As long as this process; the state of the driver itself is the driver's.
+	stage, err := def.Stage(context.Background(), i, state+"-gate", gateLog)
 	if err != nil {
 		return nil, fmt.Errorf("driver %q: %w", d.Name, err)
 	}
@@ -183,23 +184,9 @@ func (a *agent) prepareDriver(d nodeDriver, kubelet *process) (func(context.Cont
 	}, nil
 }
 
-// stage is what the gate before a driver gives it; nil when it lacks nothing.
-func (a *agent) stage(def *drivers.Definition, i drivers.Instance) (gate.Stage, error) {
-	if !def.Bridged() {
-		return nil, nil
-	}
-	state := i.StateDir + "-gate" // the driver's own is the driver's
-	if err := os.MkdirAll(state, 0o755); err != nil {
-		return nil, err
-	}
-	b, capacity, err := def.Bridge(i, state, func(format string, args ...any) { fmt.Fprintf(os.Stderr, "headroom: gate: "+format+"\n", args...) })
-	if err != nil {
-		return nil, err
-	}
-	if capacity != nil {
-		go capacity.Run(context.Background()) // as long as this process
-	}
-	return b, nil
+// gateLog takes what a gate's stage has to say.
+func gateLog(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "headroom: gate: "+format+"\n", args...)
 }
 
 // awaitRegistered waits until the kubelet has told the registrar that its driver is registered, or the driver has ended. A kubelet that never asks is no

@@ -62,12 +62,8 @@ func (c *cell) addDriver(ctx context.Context, spec cluster.DriverSpec) (_ none, 
 		// Each node's driver serves its own attachments, so a call goes where its node is; one that names no node may go to any.
 		options.Route = func(nodeID string) string { return c.route(nodeID, spec.Name) }
 	}
-	if def.Bridged() {
-		b, _, err := def.Bridge(drivers.Instance{Backend: "http://" + quotaData}, "", nil)
-		if err != nil {
-			return none{}, err
-		}
-		options.Stage = b
+	if options.Stage, err = def.Stage(context.Background(), drivers.Instance{Backend: "http://" + quotaData}, "", gateLog); err != nil {
+		return none{}, err
 	}
 	if d.gate, err = gate.New(options); err != nil {
 		return none{}, err

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"path"
 	"regexp"
 	"slices"
@@ -25,6 +26,7 @@ import (
 	"k8s.io/client-go/restmapper"
 	testingmanifests "k8s.io/kubernetes/test/e2e/testing-manifests"
 
+	"headroom/drivers/pods"
 	"headroom/fixtures/manifests"
 )
 
@@ -203,10 +205,12 @@ var hostpathManifests = []string{
 // shippedManifests are all of fixtures/manifests, filled in, and csi-driver-host-path's.
 func shippedManifests() (all []manifest, err error) {
 	base := manifests.Base{Image: "registry.example/headroom:v1", Run: "r", RunDir: "/headroom/run", Address: "10.0.0.2", Port: 8970, UID: 1000}
-	values := map[string]any{"base.yaml": base, "driver.yaml": manifests.Driver{
-		Base: base, ID: "abc", Name: "planted.headroom.test", Attacher: image + "v4.12.0", APIServer: "10.0.0.2",
-		Controller: []string{"headroom:steady", `--x="quoted"`}, Node: []string{"headroom:steady", "$(NODE_NAME)"},
-	}}
+	driver := manifests.Driver{
+		Base: base, ID: "abc", Name: "planted.headroom.test", Definition: "steady", Reference: "steady", Backend: "http://10.0.0.2:8970", Attacher: image + "v4.12.0",
+		APIServer: "10.0.0.2", Controller: []string{"headroom:steady", `--x="quoted"`}, Node: []string{"headroom:steady", "$(NODE_NAME)"},
+		Set: "true", Endpoint: "unix:///csi/driver.sock",
+	}
+	values := map[string]any{"base.yaml": base, "driver.yaml": driver, "driver-node.yaml": driver}
 	for _, file := range manifests.Files() {
 		if file == "alerts.yaml" {
 			continue // a file of Prometheus, not of Kubernetes: `make alerts-test`
@@ -220,6 +224,23 @@ func shippedManifests() (all []manifest, err error) {
 		}
 		all = append(all, manifest{"fixtures/manifests/" + file, text})
 	}
+	byAuthors, err := renderedPods()
+	if err != nil {
+		return nil, err
+	}
+	all = append(all, byAuthors...)
+	serving, dynamic := driver, driver
+	serving.Controller, serving.Sockets, serving.Set = nil, "kind/drivers/abc", "5"
+	dynamic.Provisioner = "registry.example/csi-provisioner:v5.3.0"
+	for name, d := range map[string]manifests.Driver{"nodes serve controller calls": serving, "dynamic volumes": dynamic} {
+		for _, file := range []string{"driver.yaml", "driver-node.yaml"} {
+			text, err := manifests.Render(file, d)
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, manifest{"fixtures/manifests/" + file + ", " + name, text})
+		}
+	}
 	upstream := testingmanifests.GetE2ETestingManifestsFS().EmbeddedFS
 	for _, file := range hostpathManifests {
 		text, err := upstream.ReadFile(path.Join("storage-csi", file))
@@ -229,6 +250,79 @@ func shippedManifests() (all []manifest, err error) {
 		all = append(all, manifest{"testing-manifests/storage-csi/" + file, text})
 	}
 	return all, nil
+}
+
+// renderedPods are the objects that run a driver by manifests: those that ship, and those of the tests, which have a controller.
+func renderedPods() (all []manifest, err error) {
+	driver := manifests.Driver{
+		Base: manifests.Base{Image: "registry.example/headroom:v1", RunDir: "/headroom/run"}, ID: "abc", Attacher: image + "v4.12.0", APIServer: "10.0.0.2",
+		Set: "true", Endpoint: "unix:///csi/driver.sock",
+	}
+	run := pods.Run{ID: "abc", Name: "planted.headroom.test", Namespace: "headroom-abc", Endpoint: driver.Endpoint, Token: map[string]string{"token": "t"}}
+	for file, into := range map[string]**unstructured.Unstructured{"driver-node.yaml": &run.Node, "driver.yaml": &run.Controller} {
+		text, err := manifests.Render(file, driver)
+		if err != nil {
+			return nil, err
+		}
+		var o unstructured.Unstructured
+		if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(text), 4096).Decode(&o.Object); err != nil {
+			return nil, err
+		}
+		*into = &o
+	}
+	fixture := "../../../../drivers/pods/testdata/steady/deploy/"
+	for _, d := range []struct {
+		files      []string
+		node       pods.Part
+		controller *pods.Part
+	}{
+		{[]string{"../../../../drivers/manifests/hostpath.yaml"}, pods.Part{Kind: "DaemonSet", Name: "csi-hostpathplugin", Container: "hostpath", Socket: "/csi/csi.sock"}, nil},
+		{[]string{fixture + "rbac.yaml", fixture + "driver.yaml"}, pods.Part{Kind: "DaemonSet", Name: "steady-node", Container: "steady", Socket: "/csi/csi.sock"},
+			&pods.Part{Kind: "Deployment", Name: "steady-controller", Container: "steady", Socket: "/run/csi/csi.sock"}},
+	} {
+		var files []pods.File
+		for _, name := range d.files {
+			text, err := os.ReadFile(name)
+			if err != nil {
+				return nil, err
+			}
+			files = append(files, pods.File{Name: name, Text: text})
+		}
+		values := pods.AsWritten()
+		for name := range values {
+			values[name] = "1"
+		}
+		values["STATE_DIR"], values["DRIVER_NAME"] = "/var/lib/headroom/abc", run.Name
+		objects, err := pods.Read(files, values)
+		if err != nil {
+			return nil, err
+		}
+		with := run
+		with.Node = run.Node.DeepCopy()
+		if d.controller != nil {
+			with.Controller = run.Controller.DeepCopy()
+		}
+		r, err := pods.Render(objects, d.node, d.controller, with)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range r.Objects {
+			text, err := o.MarshalJSON()
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, manifest{d.files[len(d.files)-1], text})
+		}
+	}
+	return all, nil
+}
+
+// TestRenderedPods holds what seeManifests sees of authors' manifests to be something, without a cell.
+func TestRenderedPods(t *testing.T) {
+	all, err := renderedPods()
+	if err != nil || len(all) < 10 {
+		t.Errorf("want the objects of two drivers, got %d (error: %v)", len(all), err)
+	}
 }
 
 // TestRefusals wants the field out of what API servers answer.

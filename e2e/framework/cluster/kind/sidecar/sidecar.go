@@ -1,8 +1,9 @@
 // Package sidecar has the programs that stand beside a driver in its pods: the gate of a node, which also registers the driver with the kubelet, and the
 // gate of a controller.
 //
-// Contract: each writes the history that a node agent writes on a local cluster, under the same sources, and closes it on SIGTERM. They start no driver
-// and no attacher: containers of the same pod are those.
+// Contract: each writes the history that a node agent writes on a local cluster, under the same sources, and closes it on SIGTERM. Each gives the driver
+// what its definition says that it lacks, and looks who it is before anybody else may call it. They start no driver and no attacher: containers of the same
+// pod are those.
 package sidecar
 
 import (
@@ -10,14 +11,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
-	"time"
 
+	"headroom/drivers"
 	"headroom/drivers/gate"
 	"headroom/drivers/gate/registrar"
 	"headroom/e2e/framework/entry"
@@ -38,28 +37,45 @@ func init() {
 // options are the flags of both programs.
 type options struct {
 	driver, name, events, run string
-	// listen is where a controller's attacher connects; kubelet and node are a node's.
-	listen, kubelet, node string
+	// definition is the driver's, as drivers.Load takes it; backend is the quota backend's base URL.
+	definition, backend string
+	seed                int64
+	// listen is where a controller's attacher connects; nodes, in place of driver, is where the nodes' drivers listen that serve controller calls.
+	listen, nodes string
+	// kubelet, node and state are a node's.
+	kubelet, node, state string
 }
 
-// program parses flags and serves until SIGTERM. Exit codes: 0 after an orderly end, 2 for wrong flags, 3 when it could not serve.
+// CodeStranger is the exit code of a gate whose driver is not what was to be started; why is the end of its log.
+const CodeStranger = 1
+
+// program parses flags and serves until SIGTERM. Exit codes: 0 after an orderly end, CodeStranger, 2 for wrong flags, 3 when it could not serve.
 func program(name string, args []string, serve func(context.Context, options) error) int {
 	var o options
 	flags := flag.NewFlagSet(name, flag.ContinueOnError)
-	needed := map[string]*string{"driver": &o.driver, "driver-name": &o.name, "events": &o.events, "run": &o.run}
+	needed := map[string]*string{"driver-name": &o.name, "events": &o.events, "run": &o.run, "definition": &o.definition, "backend": &o.backend}
 	flags.StringVar(&o.driver, "driver", "", "unix:///path of the driver's socket")
 	flags.StringVar(&o.name, "driver-name", "", "CSI driver name")
 	flags.StringVar(&o.events, "events", "", "folder for the history")
 	flags.StringVar(&o.run, "run", "", "id of the run")
+	flags.StringVar(&o.definition, "definition", "", "name or file of the driver's definition")
+	flags.StringVar(&o.backend, "backend", "", "base URL of the quota backend, for a driver whose limit is the gate's")
+	flags.Int64Var(&o.seed, "seed", 0, "seed of the run")
 	if name == NodeGate {
 		flags.StringVar(&o.kubelet, "kubelet", "", "the kubelet's directory")
 		flags.StringVar(&o.node, "node", "", "name of the node")
-		needed["kubelet"], needed["node"] = &o.kubelet, &o.node
+		flags.StringVar(&o.state, "state", "", "folder of the gate's own, which outlives it")
+		needed["driver"], needed["kubelet"], needed["node"], needed["state"] = &o.driver, &o.kubelet, &o.node, &o.state
 	} else {
 		flags.StringVar(&o.listen, "listen", "", "path of the socket that the attacher connects to")
+		flags.StringVar(&o.nodes, "nodes", "", "folder with the sockets of the nodes' drivers, <node>.sock, in place of --driver")
 		needed["listen"] = &o.listen
 	}
 	if err := flags.Parse(args); err != nil {
+		return 2
+	}
+	if name == ControllerGate && (o.driver == "") == (o.nodes == "") {
+		fmt.Fprintf(os.Stderr, "%s: want either --driver or --nodes\n", name)
 		return 2
 	}
 	for flagName, value := range needed {
@@ -70,24 +86,47 @@ func program(name string, args []string, serve func(context.Context, options) er
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	if err := serve(ctx, o); err != nil {
-		fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
-		return 3
+	err := serve(ctx, o)
+	if err == nil {
+		return 0
 	}
-	return 0
+	fmt.Fprintf(os.Stderr, "%s: %v\n", name, err)
+	if errors.As(err, new(strangerError)) {
+		return CodeStranger
+	}
+	return 3
+}
+
+// stage is what the gate gives the driver, beside its definition.
+func (o options) stage(ctx context.Context) (s gate.Stage, def *drivers.Definition, err error) {
+	if def, err = drivers.Load(o.definition); err != nil {
+		return nil, nil, err
+	}
+	i := drivers.Instance{DriverName: o.name, NodeID: o.node, Backend: o.backend, Seed: o.seed}
+	s, err = def.Stage(ctx, i, o.state, func(format string, args ...any) { fmt.Fprintf(os.Stderr, "gate: "+format+"\n", args...) })
+	return s, def, err
 }
 
 func serveController(ctx context.Context, o options) error {
+	stage, def, err := o.stage(ctx)
+	if err != nil {
+		return err
+	}
 	events, err := history.Create(o.events, o.run, history.PrefixCSI+"controller/"+o.name)
 	if err != nil {
 		return err
 	}
-	g, err := gate.New(gate.Options{Listen: o.listen, Driver: o.driver, DriverName: o.name, History: events})
+	options := gate.Options{Listen: o.listen, Driver: o.driver, DriverName: o.name, History: events, Stage: stage}
+	find, start := func() string { return o.driver }, def.ControllerStart()
+	if o.nodes != "" {
+		options.Route, find, start = routes(o.nodes).to, routes(o.nodes).any, def.NodeStart()
+	}
+	g, err := gate.New(options)
 	if err != nil {
 		return errors.Join(err, events.Close())
 	}
-	// Until the driver listens the gate answers nothing, for which an attacher waits; it ends when it is told that there is no driver.
-	err = await(ctx, o.driver)
+	// Until the driver is ready the gate answers nothing, for which an attacher waits; it ends when it is told that there is no driver.
+	err = o.identify(ctx, find, start, def.Wanted())
 	if err == nil {
 		err = g.Serve(ctx)
 	}
@@ -95,6 +134,10 @@ func serveController(ctx context.Context, o options) error {
 }
 
 func serveNode(ctx context.Context, o options) error {
+	stage, def, err := o.stage(ctx)
+	if err != nil {
+		return err
+	}
 	events, err := history.Create(o.events, o.run, history.PrefixCSI+o.node)
 	if err != nil {
 		return err
@@ -103,14 +146,18 @@ func serveNode(ctx context.Context, o options) error {
 	if err := os.MkdirAll(filepath.Dir(front), 0o755); err != nil {
 		return errors.Join(err, events.Close())
 	}
-	g, err := gate.New(gate.Options{Listen: front, Driver: o.driver, DriverName: o.name, Node: o.node, History: events})
+	g, err := gate.New(gate.Options{Listen: front, Driver: o.driver, DriverName: o.name, Node: o.node, History: events, Stage: stage})
 	if err != nil {
 		return errors.Join(err, events.Close())
 	}
 	served := make(chan error, 1)
 	go func() { served <- g.Serve(ctx) }()
 	// As a registrar sidecar does: register once the driver answers. On the way out, deregister first, so that the kubelet asks nothing any more.
-	err = await(ctx, o.driver)
+	var wanted []drivers.Wanted
+	if !def.ControllerApart() {
+		wanted = def.Wanted()
+	}
+	err = o.identify(ctx, func() string { return o.driver }, def.NodeStart(), wanted)
 	if err == nil {
 		err = register(ctx, o, front, events)
 	}
@@ -134,20 +181,4 @@ func ending(ctx context.Context, err error) error {
 		return nil
 	}
 	return err
-}
-
-// await returns when something listens on the socket.
-func await(ctx context.Context, endpoint string) error {
-	path := strings.TrimPrefix(endpoint, "unix://")
-	for {
-		conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
-		if err == nil {
-			return conn.Close()
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(50 * time.Millisecond):
-		}
-	}
 }

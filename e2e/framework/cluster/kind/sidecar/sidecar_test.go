@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"net"
 	"os"
 	"path/filepath"
@@ -9,29 +10,92 @@ import (
 	"testing"
 	"time"
 
+	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/status"
+
+	"headroom/drivers"
 	"headroom/e2e/framework/history"
 )
 
+// fake is a driver that says who it is, and that it attaches. It reports no limit.
+type fake struct {
+	csi.UnimplementedIdentityServer
+	csi.UnimplementedControllerServer
+	csi.UnimplementedNodeServer
+	name string
+	can  csi.ControllerServiceCapability_RPC_Type
+}
+
+func (f fake) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: f.name}, nil
+}
+
+func (fake) GetPluginCapabilities(context.Context, *csi.GetPluginCapabilitiesRequest) (*csi.GetPluginCapabilitiesResponse, error) {
+	service := &csi.PluginCapability_Service_{Service: &csi.PluginCapability_Service{Type: csi.PluginCapability_Service_CONTROLLER_SERVICE}}
+	return &csi.GetPluginCapabilitiesResponse{Capabilities: []*csi.PluginCapability{{Type: service}}}, nil
+}
+
+func (f fake) ControllerGetCapabilities(context.Context, *csi.ControllerGetCapabilitiesRequest) (*csi.ControllerGetCapabilitiesResponse, error) {
+	rpc := &csi.ControllerServiceCapability_Rpc{Rpc: &csi.ControllerServiceCapability_RPC{Type: f.can}}
+	return &csi.ControllerGetCapabilitiesResponse{Capabilities: []*csi.ControllerServiceCapability{{Type: rpc}}}, nil
+}
+
+func (fake) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeGetInfoResponse, error) {
+	return &csi.NodeGetInfoResponse{NodeId: "n1"}, nil
+}
+
+const attaches = csi.ControllerServiceCapability_RPC_PUBLISH_UNPUBLISH_VOLUME
+
+// listens serves the driver at a path until the test ends.
+func (f fake) listens(t *testing.T, path string) {
+	t.Helper()
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	csi.RegisterIdentityServer(server, f)
+	csi.RegisterControllerServer(server, f)
+	csi.RegisterNodeServer(server, f)
+	go func() { _ = server.Serve(l) }() // until it is stopped
+	t.Cleanup(server.Stop)
+}
+
 func TestFlags(t *testing.T) {
 	unused := func(context.Context, options) error { t.Error("want no service with wrong flags"); return nil }
-	whole := []string{"--driver", "unix:///d", "--driver-name", "d", "--events", "/e", "--run", "r"}
-	for _, args := range [][]string{{"--nosuch"}, whole, append(whole, "--listen", "")} {
+	base := []string{"--driver-name", "d", "--events", "/e", "--run", "r", "--definition", "steady", "--backend", "http://b"}
+	whole := append(base[:len(base):len(base)], "--driver", "unix:///d")
+	controller := append(whole[:len(whole):len(whole)], "--listen", "/l")
+	for _, args := range [][]string{
+		{"--nosuch"}, whole, append(whole[:len(whole):len(whole)], "--listen", ""), controller[2:], append(base[:len(base):len(base)], "--listen", "/l"),
+		append(controller[:len(controller):len(controller)], "--nodes", "/n"),
+	} {
 		if code := program(ControllerGate, args, unused); code != 2 {
 			t.Errorf("controller-gate %q: want exit code 2, got %d", args, code)
 		}
 	}
-	if code := program(NodeGate, append(whole, "--node", "n1"), unused); code != 2 {
+	node := append(whole[:len(whole):len(whole)], "--node", "n1", "--state", "/s", "--seed", "7")
+	if code := program(NodeGate, node, unused); code != 2 {
 		t.Errorf("node-gate without --kubelet: want exit code 2, got %d", code)
 	}
 	var got options
-	code := program(NodeGate, append(whole, "--node", "n1", "--kubelet", "/k"), func(_ context.Context, o options) error { got = o; return nil })
-	if want := (options{driver: "unix:///d", name: "d", events: "/e", run: "r", node: "n1", kubelet: "/k"}); code != 0 || got != want {
+	code := program(NodeGate, append(node, "--kubelet", "/k"), func(_ context.Context, o options) error { got = o; return nil })
+	want := options{driver: "unix:///d", name: "d", events: "/e", run: "r", definition: "steady", backend: "http://b", seed: 7, node: "n1", kubelet: "/k", state: "/s"}
+	if code != 0 || got != want {
 		t.Errorf("want %+v, got %+v and exit code %d", want, got, code)
+	}
+	for err, want := range map[error]int{errors.New("broken"): 3, strangerError{errors.New("another driver")}: CodeStranger} {
+		if code := program(ControllerGate, controller, func(context.Context, options) error { return err }); code != want {
+			t.Errorf("%v: want exit code %d, got %d", err, want, code)
+		}
 	}
 }
 
-// served runs a program until its sockets are there and the driver listens, ends it, and returns what its history says at the end.
-func served(t *testing.T, serve func(context.Context, options) error, o options, source string, sockets ...string) {
+// served runs a program until its sockets are there and the driver listens, looks at it, ends it, and looks at what its history says at the end.
+func served(t *testing.T, serve func(context.Context, options) error, o options, path, source string, look func(), sockets ...string) {
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
@@ -41,11 +105,7 @@ func served(t *testing.T, serve func(context.Context, options) error, o options,
 	if _, err := os.Stat(sockets[len(sockets)-1]); len(sockets) > 1 && err == nil {
 		t.Error("want no registration before the driver listens")
 	}
-	driver, err := net.Listen("unix", strings.TrimPrefix(o.driver, "unix://"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer driver.Close()
+	fake{name: o.name, can: attaches}.listens(t, path)
 	for _, path := range sockets {
 		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
 			if _, err := os.Stat(path); err == nil {
@@ -56,6 +116,7 @@ func served(t *testing.T, serve func(context.Context, options) error, o options,
 			}
 		}
 	}
+	look()
 	cancel()
 	if err := <-done; err != nil {
 		t.Errorf("want an orderly end, got %v", err)
@@ -82,17 +143,154 @@ func shortDir(t *testing.T) string {
 	return dir
 }
 
-func TestNodeRegistersOnceTheDriverListensAndDeregistersAtTheEnd(t *testing.T) {
-	dir := shortDir(t)
-	o := options{driver: "unix://" + filepath.Join(dir, "d.sock"), name: "d.test", events: filepath.Join(dir, "events"), run: "r", node: "n1", kubelet: dir}
+// node is what the gate of a node is told, all below dir.
+func node(t *testing.T, dir string) options {
+	t.Helper()
 	if err := os.Mkdir(filepath.Join(dir, "plugins_registry"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	served(t, serveNode, o, "csi/n1", filepath.Join(dir, "plugins", "d.test", "csi.sock"), filepath.Join(dir, "plugins_registry", "d.test-reg.sock"))
+	return options{
+		driver: "unix://" + filepath.Join(dir, "d.sock"), name: "d.test", events: filepath.Join(dir, "events"), run: "r", definition: "steady",
+		backend: "http://127.0.0.1:1", node: "n1", kubelet: dir, state: filepath.Join(dir, "state"),
+	}
 }
 
+// call connects to a gate.
+func call(t *testing.T, socket string) *grpc.ClientConn {
+	t.Helper()
+	conn, err := grpc.NewClient("unix://"+socket, grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() }) // it carries nothing any more
+	return conn
+}
+
+// TestNodeRegistersOnceTheDriverListensAndDeregistersAtTheEnd also wants the limit from the gate, for a driver that has none; its backend is away, which is
+// no reason to say that there is no limit.
+func TestNodeRegistersOnceTheDriverListensAndDeregistersAtTheEnd(t *testing.T) {
+	for definition, want := range map[string]int64{"steady": 0, "hostpath-gate": 1} {
+		dir := shortDir(t)
+		o := node(t, dir)
+		o.definition = definition
+		front := filepath.Join(dir, "plugins", "d.test", "csi.sock")
+		served(t, serveNode, o, filepath.Join(dir, "d.sock"), "csi/n1", func() {
+			info, err := csi.NewNodeClient(call(t, front)).NodeGetInfo(t.Context(), &csi.NodeGetInfoRequest{})
+			if err != nil || info.MaxVolumesPerNode != want {
+				t.Errorf("%s: want %d volumes, got %v (error: %v)", definition, want, info, err)
+			}
+		}, front, filepath.Join(dir, "plugins_registry", "d.test-reg.sock"))
+	}
+}
+
+// TestControllerKeepsItsHistory goes to a driver of its own, and to those of nodes.
 func TestControllerKeepsItsHistory(t *testing.T) {
+	for _, nodes := range []bool{false, true} {
+		dir := shortDir(t)
+		driver := filepath.Join(dir, "nodes", "n1.sock")
+		if err := os.Mkdir(filepath.Dir(driver), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		o := options{driver: "unix://" + driver, name: "d.test", events: filepath.Join(dir, "events"), run: "r", definition: "steady", listen: filepath.Join(dir, "csi.sock")}
+		if nodes {
+			o.driver, o.nodes, o.definition = "", filepath.Dir(driver), "hostpath"
+		}
+		served(t, serveController, o, driver, "csi/controller/d.test", func() {
+			info, err := csi.NewIdentityClient(call(t, o.listen)).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
+			if err != nil || info.Name != "d.test" {
+				t.Errorf("nodes %t: want the driver behind the gate, got %v (error: %v)", nodes, info, err)
+			}
+		}, o.listen)
+	}
+}
+
+// TestStrangers: a driver that is not what was to be started is told of as such, and nobody else gets to it.
+func TestStrangers(t *testing.T) {
+	for name, c := range map[string]struct {
+		driver           fake
+		definition, want string
+	}{
+		"another name":     {fake{name: "other", can: attaches}, "steady", `want the name that it was given, "d.test"`},
+		"attaches nothing": {fake{name: "d.test"}, "hostpath", "want PUBLISH_UNPUBLISH_VOLUME"},
+		"makes no volumes": {fake{name: "d.test", can: attaches}, "steady-dynamic", "want CREATE_DELETE_VOLUME"},
+	} {
+		dir := shortDir(t)
+		o := node(t, dir)
+		o.definition, o.listen = c.definition, filepath.Join(dir, "csi.sock")
+		c.driver.listens(t, filepath.Join(dir, "d.sock"))
+		serve := serveController
+		if c.definition == "hostpath" {
+			serve = serveNode // whose driver serves controller calls
+		}
+		var stranger strangerError
+		if err := serve(t.Context(), o); !errors.As(err, &stranger) || !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: want a stranger and %q in the error, got %v", name, c.want, err)
+		}
+		if _, err := os.Stat(filepath.Join(dir, "plugins_registry", "d.test-reg.sock")); err == nil {
+			t.Errorf("%s: want it not registered", name)
+		}
+	}
+	o := options{definition: "/nowhere/x.yaml"}
+	for _, serve := range []func(context.Context, options) error{serveNode, serveController} {
+		if err := serve(t.Context(), o); err == nil || errors.As(err, new(strangerError)) || !strings.Contains(err.Error(), "/nowhere/x.yaml") {
+			t.Errorf("no definition: want an error of ours that names it, got %v", err)
+		}
+	}
+}
+
+// notReady is a driver that never says that it is ready.
+type notReady struct{ fake }
+
+func (notReady) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
+	return nil, status.Error(codes.FailedPrecondition, "still warming up")
+}
+
+func TestReadyIsWhatTheDefinitionSays(t *testing.T) {
 	dir := shortDir(t)
-	o := options{driver: "unix://" + filepath.Join(dir, "d.sock"), name: "d.test", events: filepath.Join(dir, "events"), run: "r", listen: filepath.Join(dir, "csi.sock")}
-	served(t, serveController, o, "csi/controller/d.test", o.listen)
+	path := filepath.Join(dir, "d.sock")
+	l, err := net.Listen("unix", path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	server := grpc.NewServer()
+	csi.RegisterIdentityServer(server, notReady{})
+	go func() { _ = server.Serve(l) }() // until it is stopped
+	t.Cleanup(server.Stop)
+	find := func() string { return "unix://" + path }
+	if got, err := await(t.Context(), find, drivers.Start{Ready: drivers.ReadySocket}); err != nil || got != path {
+		t.Errorf("want it ready because it listens, got %q (error: %v)", got, err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	if got, err := await(ctx, find, drivers.Start{Ready: drivers.ReadyProbe}); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("want it waited for in vain, got %q (error: %v)", got, err)
+	}
+}
+
+func TestRoutes(t *testing.T) {
+	dir := shortDir(t)
+	r := routes(dir)
+	if got := r.any(); got != "" {
+		t.Errorf("want nobody, got %q", got)
+	}
+	if got := routes(filepath.Join(dir, "none")).any(); got != "" {
+		t.Errorf("no folder: want nobody, got %q", got)
+	}
+	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "a.sock")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	left.SetUnlinkOnClose(false)
+	if err := left.Close(); err != nil {
+		t.Fatal(err)
+	}
+	fake{}.listens(t, filepath.Join(dir, "b.sock"))
+	for node, want := range map[string]string{"": dir + "/b.sock", "a": dir + "/a.sock", "c": dir + "/c.sock", "../b": "", "x/b": ""} {
+		if want != "" {
+			want = "unix://" + want
+		}
+		if got := r.to(node); got != want {
+			t.Errorf("node %q: want %q, got %q", node, want, got)
+		}
+	}
 }

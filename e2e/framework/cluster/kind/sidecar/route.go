@@ -1,0 +1,84 @@
+package sidecar
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"headroom/drivers"
+)
+
+// routes lead to the drivers of all nodes, where each serves the controller calls for its own node: <node>.sock in a directory that all of them share.
+type routes string
+
+// to is where the driver of a node listens; of any node whose driver does when node is empty. "" where nobody can be.
+func (r routes) to(node string) string {
+	if node == "" {
+		return r.any()
+	}
+	if node != filepath.Base(node) {
+		return "" // it is the caller's text, and no node is called so
+	}
+	return "unix://" + filepath.Join(string(r), node+".sock")
+}
+
+// any is where a driver listens. One that is gone may have left its socket.
+func (r routes) any() string {
+	entries, err := os.ReadDir(string(r))
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries {
+		path := filepath.Join(string(r), e.Name())
+		if conn, err := net.Dial("unix", path); err == nil {
+			_ = conn.Close() // it was only to see
+			return "unix://" + path
+		}
+	}
+	return ""
+}
+
+// checkLimit bounds one look at whether a driver is ready.
+const checkLimit = 5 * time.Second
+
+// await returns once a driver is ready, in the way that its definition says, with the path of its socket.
+func await(ctx context.Context, find func() string, start drivers.Start) (path string, err error) {
+	ready := func(path string) bool {
+		limited, cancel := context.WithTimeout(ctx, checkLimit)
+		defer cancel()
+		return start.Check(limited, path) == nil
+	}
+	for {
+		if endpoint := find(); endpoint != "" {
+			if path = strings.TrimPrefix(endpoint, "unix://"); ready(path) {
+				return path, nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case <-time.After(50 * time.Millisecond):
+		}
+	}
+}
+
+// strangerError is a driver that is not what was to be started.
+type strangerError struct{ error }
+
+func (e strangerError) Unwrap() error { return e.error }
+
+// identify waits until the driver is ready, and looks who it is.
+func (o options) identify(ctx context.Context, find func() string, start drivers.Start, wanted []drivers.Wanted) error {
+	path, err := await(ctx, find, start)
+	if err != nil {
+		return err
+	}
+	if err := drivers.Identify(ctx, path, o.name, wanted, 1); err != nil && ctx.Err() == nil {
+		return strangerError{fmt.Errorf("driver %q: %w", o.name, err)}
+	}
+	return ctx.Err()
+}
