@@ -164,7 +164,7 @@ func TestLogsAreThoseOfComponents(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{
-		"driver@c-worker/d.example.log", "driver-controller@d.example.log", "csi-attacher@d.example.log", "csi-provisioner@d.example.log", "c-worker/node-1-x/gate.log",
+		"driver@c-worker/d.example.log", "driver-controller@d.example.log", "csi-attacher@d.example.log", "csi-provisioner@d.example.log", "c-worker/node-x/gate.log",
 	} {
 		if b, err := os.ReadFile(filepath.Join(c.RunDir, "logs", path)); err != nil || len(b) == 0 {
 			t.Errorf("want log %s, got %q (error: %v)", path, b, err)
