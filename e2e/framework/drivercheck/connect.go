@@ -107,6 +107,13 @@ type lostError struct{ error }
 
 func (e *lostError) Unwrap() error { return e.error }
 
+// timedOut says whether a call ended because its deadline had passed, and not with that code of the driver's own. The clock decides: gRPC's server ends a call
+// at its deadline too, and the answer may be here before this side's timer has run.
+func timedOut(bounded context.Context, st *status.Status) bool {
+	deadline, _ := bounded.Deadline()
+	return st.Code() == codes.DeadlineExceeded && !time.Now().Before(deadline)
+}
+
 // call makes one call of the driver. The status is the driver's own; err says that there is none: the driver hung or is gone, which is recorded, or the run
 // was interrupted.
 func call[Q, A any](ctx context.Context, s *session, method string, f func(context.Context, Q, ...grpc.CallOption) (A, error), req Q) (A, *status.Status, error) {
@@ -122,7 +129,7 @@ func call[Q, A any](ctx context.Context, s *session, method string, f func(conte
 		return answer, st, nil
 	case ctx.Err() != nil:
 		return answer, st, ctx.Err()
-	case bounded.Err() != nil && st.Code() == codes.DeadlineExceeded:
+	case timedOut(bounded, st):
 		s.rec.violated(caseAnswers, "%s: want an answer within %s, got none", method, limit)
 		s.rec.stopped = "the driver did not answer " + method
 	case st.Code() == codes.Unavailable && look(ctx, s.socketOf(method)) != nil:

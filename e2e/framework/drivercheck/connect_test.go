@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"headroom/drivers"
 	"headroom/e2e/framework/cluster"
@@ -21,6 +23,31 @@ import (
 
 // program is this package's way to a socket as a program, so that it can be tried as another user.
 const program = "drivercheck-look"
+
+// late is a context whose timer has not run, whatever its deadline.
+type late struct {
+	context.Context
+	deadline time.Time
+}
+
+func (l late) Deadline() (time.Time, bool) { return l.deadline, true }
+
+// TestTimedOut: a deadline that has passed is the caller's, also when its timer is late; the driver's own DEADLINE_EXCEEDED before that is an answer.
+func TestTimedOut(t *testing.T) {
+	for name, c := range map[string]struct {
+		in   time.Duration
+		code codes.Code
+		want bool
+	}{
+		"passed, the timer late": {-time.Millisecond, codes.DeadlineExceeded, true},
+		"the driver's own":       {time.Hour, codes.DeadlineExceeded, false},
+		"passed, another answer": {-time.Millisecond, codes.Internal, false},
+	} {
+		if got := timedOut(late{t.Context(), time.Now().Add(c.in)}, status.New(c.code, "x")); got != c.want {
+			t.Errorf("%s: want %t, got %t", name, c.want, got)
+		}
+	}
+}
 
 func init() {
 	entry.Register(program, func(args []string) int {
