@@ -113,20 +113,27 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-// TestRefusedComesBack: the socket goes when the kubelet refuses, and comes back after the time of that refusal, which starts anew after a success.
-func TestRefusedComesBack(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "d.test-reg.sock")
-	asked, release := make(chan int), make(chan struct{})
-	r, err := New(Options{Socket: socket, DriverName: "d.test", Restart: func(n int) time.Duration {
-		asked <- n
-		<-release
-		return 0
-	}})
+// serving is a registrar that serves; served has how that ended.
+func serving(t *testing.T, restart func(int) time.Duration) (r *Registrar, socket string, served chan error) {
+	t.Helper()
+	socket = filepath.Join(t.TempDir(), "d.test-reg.sock")
+	r, err := New(Options{Socket: socket, DriverName: "d.test", Restart: restart})
 	if err != nil {
 		t.Fatal(err)
 	}
-	served := make(chan error, 1)
+	served = make(chan error, 1)
 	go func() { served <- r.Serve(context.Background()) }()
+	return r, socket, served
+}
+
+// TestRefusedComesBack: the socket goes when the kubelet refuses, and comes back after the time of that refusal, which starts anew after a success.
+func TestRefusedComesBack(t *testing.T) {
+	asked, release := make(chan int), make(chan struct{})
+	r, socket, served := serving(t, func(n int) time.Duration {
+		asked <- n
+		<-release
+		return 0
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	notify := func(registered bool) {
@@ -171,17 +178,11 @@ func TestRefusedComesBack(t *testing.T) {
 // TestRegisteredWhileSocketGoes: a kubelet that refuses and then, on the connection it still has, registers the driver, finds the socket again all the
 // same. The calls are made without a connection, so that the second never waits for the first one's socket to go.
 func TestRegisteredWhileSocketGoes(t *testing.T) {
-	socket := filepath.Join(t.TempDir(), "d.test-reg.sock")
 	asked := make(chan int)
-	r, err := New(Options{Socket: socket, DriverName: "d.test", Restart: func(n int) time.Duration {
+	r, socket, served := serving(t, func(n int) time.Duration {
 		asked <- n
 		return 0
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	served := make(chan error, 1)
-	go func() { served <- r.Serve(context.Background()) }()
+	})
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
 	for _, registered := range []bool{false, true} {
