@@ -3,6 +3,7 @@ package pods
 import (
 	"fmt"
 	"maps"
+	"path"
 	"strings"
 )
 
@@ -15,11 +16,40 @@ const (
 	tokenMount  = "/var/run/secrets/kubernetes.io/serviceaccount"
 )
 
-// graft puts the containers of another workload but its first into one, beside the part's container.
-func (r Run) graft(o Object, part Part, from Object) error {
-	at, err := o.socket(part)
+// nodeVariable has the name of its node in a container whose mounts depend on that.
+const nodeVariable = "HEADROOM_NODE"
+
+// share puts the volume of a socket where all nodes see it, in a folder of the node's own, and returns the socket's path below that.
+func (o Object) share(at place, sockets string) string {
+	delete(at.volume, "emptyDir")
+	at.volume["hostPath"] = map[string]any{"path": sockets, "type": "Directory"}
+	for _, c := range o.containers() {
+		shares := false
+		for _, m := range c.list("volumeMounts") {
+			if m["name"] != at.volume["name"] {
+				continue
+			}
+			below := m["subPath"]
+			if below == nil {
+				below = m["subPathExpr"]
+			}
+			text, _ := below.(string)
+			delete(m, "subPath")
+			m["subPathExpr"], shares = path.Join("$("+nodeVariable+")", text), true
+		}
+		if shares {
+			env, _ := c["env"].([]any)
+			c["env"] = append(env, map[string]any{"name": nodeVariable, "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "spec.nodeName"}}})
+		}
+	}
+	return path.Join(at.subPath, at.rest)
+}
+
+// graft puts the containers of another workload but its first into one, beside the part's container, and says where the part's socket is.
+func (r Run) graft(o Object, part Part, from Object) (at place, err error) {
+	at, err = o.socket(part)
 	if err != nil {
-		return o.Problem("", "", "%v", err)
+		return at, o.Problem("", "", "%v", err)
 	}
 	if at.volume["hostPath"] != nil {
 		// The author's registrar would have pointed the kubelet to it; that place is the gate's now.
@@ -62,7 +92,7 @@ func (r Run) graft(o Object, part Part, from Object) error {
 		containers = append(containers, c)
 	}
 	if !called {
-		return fmt.Errorf("render %s: none of Headroom's containers calls the driver at %s", o, r.Endpoint)
+		return at, fmt.Errorf("render %s: none of Headroom's containers calls the driver at %s", o, r.Endpoint)
 	}
 	spec["containers"] = containers
 	all, _ := spec["volumes"].([]any)
@@ -85,5 +115,5 @@ func (r Run) graft(o Object, part Part, from Object) error {
 	tolerations, _ := spec["tolerations"].([]any)
 	more, _ := other["tolerations"].([]any)
 	spec["tolerations"] = append(tolerations, more...)
-	return nil
+	return at, nil
 }

@@ -29,6 +29,9 @@ type Run struct {
 	Node, Controller *unstructured.Unstructured
 	// Endpoint is how those containers call the driver there.
 	Endpoint string
+	// Sockets is a directory that all nodes have, with a folder for each that has its name, for a definition without a controller: the drivers listen there,
+	// where one gate reaches them all. Any driver may write to those folders.
+	Sockets string
 	// Token are the files of the controller's credentials.
 	Token map[string]string
 	// Loaded says whether the nodes have an image that no registry has.
@@ -38,6 +41,8 @@ type Run struct {
 // Rendered are the objects of one driver, in the order of creating them.
 type Rendered struct {
 	Objects []Object
+	// Socket is the path of the driver's socket in the folder of its node, where there are such.
+	Socket string
 	// Replaced says what of the manifests is not among them.
 	Replaced []string
 }
@@ -163,7 +168,11 @@ func (r Run) workload(o Object, node Part, controller *Part, out *Rendered) (lef
 		delete(o.podSpec(), "topologySpreadConstraints")
 		delete(o.podSpec(), "nodeSelector")
 	}
-	return true, r.graft(o, part, Object{added, "", 0})
+	at, err := r.graft(o, part, Object{added, "", 0})
+	if err == nil && role == "node" && r.Sockets != "" {
+		out.Socket = o.share(at, r.Sockets)
+	}
+	return true, err
 }
 
 func label(o map[string]any, key, value string)    { put(o, "labels", key, value) }

@@ -152,6 +152,62 @@ func TestRenderWantsAGateThatCallsTheDriver(t *testing.T) {
 	}
 }
 
+// TestRenderSharesTheSocketOfNodes: where the nodes' pods serve controller calls, each driver listens in a folder of its node's that all nodes have.
+func TestRenderSharesTheSocketOfNodes(t *testing.T) {
+	const mounted = "{name: socket, mountPath: /csi}"
+	for name, c := range map[string]struct{ to, driver, socket string }{
+		"as they are":           {mounted, "$(HEADROOM_NODE)", "csi.sock"},
+		"in a part of it":       {"{name: socket, mountPath: /csi, subPath: a/b}", "$(HEADROOM_NODE)/a/b", "a/b/csi.sock"},
+		"another mount, by env": {mounted + "\n            - {name: socket, mountPath: /more, subPathExpr: $(POD)}", "$(HEADROOM_NODE)", "csi.sock"},
+	} {
+		objects, err := Read(manifests(t, mounted, c.to), values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := aRun(t)
+		run.Controller, run.Sockets = nil, "/run/sockets"
+		r, err := Render(objects, node, nil, run)
+		if err != nil || r.Socket != c.socket {
+			t.Errorf("%s: want the socket at %q, got %q (error: %v)", name, c.socket, r.Socket, err)
+		}
+		o := find(r.Objects, node)
+		for _, v := range objectsIn(o.podSpec()["volumes"]) {
+			if host := object(v["hostPath"]); v["name"] == "socket" && (host["path"] != "/run/sockets" || v["emptyDir"] != nil) {
+				t.Errorf("%s: want the volume in the run's folder, got %v", name, v)
+			}
+		}
+		for container, want := range map[string]string{"steady": c.driver, "gate": c.driver} {
+			in := o.container(container)
+			var paths []string
+			for _, m := range in.list("volumeMounts") {
+				if m["name"] == "socket" {
+					paths = append(paths, m["subPathExpr"].(string))
+				}
+				if m["subPath"] != nil {
+					t.Errorf("%s: want no subPath beside a subPathExpr, got %v", name, m)
+				}
+			}
+			variables := 0
+			for _, e := range in.list("env") {
+				if e["name"] == nodeVariable {
+					variables++
+				}
+			}
+			if paths[0] != want || variables != 1 {
+				t.Errorf("%s: container %s: want its mount below %q and the node's name once, got %q and %d", name, container, want, paths, variables)
+			}
+			if strings.Contains(c.to, "POD") && container == "steady" && (len(paths) != 2 || paths[1] != "$(HEADROOM_NODE)/$(POD)") {
+				t.Errorf("%s: want the other mount below the node's, too, got %q", name, paths)
+			}
+		}
+		if b, err := o.MarshalJSON(); err != nil {
+			t.Fatal(err)
+		} else if err := o.check(b); err != nil {
+			t.Errorf("%s: none of what the API server takes: %v", name, err)
+		}
+	}
+}
+
 func TestProbesOfALivenessprobeGoAndOthersStay(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, to string

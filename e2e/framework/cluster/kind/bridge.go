@@ -2,6 +2,7 @@ package kind
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -120,4 +121,19 @@ func (c *Cluster) startController(ctx context.Context, driver string) error {
 // makeSockets makes the folder of sockets. It is this user's, whoever makes sockets in it, so that it can be removed.
 func (c *Cluster) makeSockets(driver string) error {
 	return os.MkdirAll(c.socketsDir(idOf(driver)), 0o755)
+}
+
+// makeNodeSockets makes it with a folder for each node, for drivers of whatever user.
+func (c *Cluster) makeNodeSockets(driver string) error {
+	if err := c.makeSockets(driver); err != nil {
+		return err
+	}
+	for _, node := range c.Workers {
+		dir := filepath.Join(c.socketsDir(idOf(driver)), node)
+		// What is asked of Mkdir is less where the umask says so.
+		if err := errors.Join(os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777)); err != nil {
+			return err
+		}
+	}
+	return nil
 }

@@ -100,11 +100,12 @@ func TestWhatADriverIsToldOnItsNodes(t *testing.T) {
 			}
 		}
 	}
-	text, def, err := c.driverManifest(cluster.DriverSpec{Name: "d.test", Definition: "hostpath"})
-	if err != nil || def.HasController() || !strings.Contains(string(text), "--nodes=/headroom/run/kind/drivers/"+idOf("d.test")) {
+	text, def, err := c.driverManifest(cluster.DriverSpec{Name: "d.test", Definition: "hostpath"}, "/csi.sock")
+	if err != nil || def.HasController() || !strings.Contains(string(text), "--nodes=/headroom/run/kind/drivers/"+idOf("d.test")+`"`) ||
+		!strings.Contains(string(text), "--node-suffix=/csi.sock") {
 		t.Errorf("want a gate that calls the nodes, got (error: %v)\n%s", err, text)
 	}
-	if _, _, err := c.driverManifest(cluster.DriverSpec{Name: "d.test", Definition: "none"}); err == nil || !strings.Contains(err.Error(), `"none" is not part of this run`) {
+	if _, _, err := c.driverManifest(cluster.DriverSpec{Name: "d.test", Definition: "none"}, ""); err == nil || !strings.Contains(err.Error(), `"none" is not part of this run`) {
 		t.Errorf("want an error that names the definition, got %v", err)
 	}
 }
@@ -115,7 +116,7 @@ func TestProvisionerIsBesideDynamicDriversOnly(t *testing.T) {
 	c.Provisioner = "p:1"
 	for definition, want := range map[string]bool{"steady": false, "hostpath-gate": false, "steady-dynamic": true, "create-fails": true} {
 		c.Drivers = map[string]string{definition: definition}
-		text, _, err := c.driverManifest(cluster.DriverSpec{Name: "d.test", Definition: definition})
+		text, _, err := c.driverManifest(cluster.DriverSpec{Name: "d.test", Definition: definition}, ".sock")
 		if err != nil || strings.Contains(string(text), "csi-provisioner") != want {
 			t.Errorf("%s: want csi-provisioner %t, got (error: %v)\n%s", definition, want, err, text)
 		}

@@ -54,7 +54,7 @@ func (c *Cluster) AddDriver(ctx context.Context, s cluster.DriverSpec) (err erro
 	if def, _, err := c.load(s.Definition); err == nil && def.HasPods() {
 		return c.addPods(ctx, s)
 	}
-	text, def, err := c.driverManifest(s)
+	text, def, err := c.driverManifest(s, ".sock")
 	if err != nil {
 		return cluster.Environment(op, err)
 	}
@@ -72,14 +72,16 @@ func (c *Cluster) AddDriver(ctx context.Context, s cluster.DriverSpec) (err erro
 	return c.awaitPod(ctx, podsOf(idOf(s.Name), controllerPart), &cluster.DriverError{Driver: s.Name}, "")
 }
 
-// driverManifest is the part of a driver that it has once a cluster, with its definition.
-func (c *Cluster) driverManifest(s cluster.DriverSpec) ([]byte, *drivers.Definition, error) {
+// driverManifest is the part of a driver that it has once a cluster, with its definition. suffix is what follows a node's name in the path of its driver's
+// socket, where the nodes serve controller calls.
+func (c *Cluster) driverManifest(s cluster.DriverSpec, suffix string) ([]byte, *drivers.Definition, error) {
 	def, reference, err := c.load(s.Definition)
 	if err != nil {
 		return nil, nil, err
 	}
 	values := c.values(def, s.Name, s.Definition, reference)
-	if def.HasController() {
+	values.NodeSuffix = suffix
+	if def.ControllerApart() {
 		controller, err := def.ControllerCommand(c.instance(s.Name))
 		if err != nil {
 			return nil, nil, err

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"slices"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -37,15 +38,6 @@ func podsOf(id, part string) string { return driverLabel + "=" + id + "," + part
 // namespaceOf is the namespace of a driver that runs by manifests of its author's. It has no other driver, so that names in manifests stay what they are.
 func namespaceOf(id string) string { return namespace + "-" + id }
 
-// podsPackable says why a definition's manifests cannot be run.
-func podsPackable(def *drivers.Definition) error {
-	if !def.PodsHaveController() {
-		return fmt.Errorf("driver %q: its pods have no controller, and provider kind cannot tell whose node a controller call is for; add pods.controller", def.Name)
-	}
-	_, err := def.LintPods()
-	return err
-}
-
 // addPods starts a driver by its author's manifests.
 func (c *Cluster) addPods(ctx context.Context, s cluster.DriverSpec) (err error) {
 	name := s.Name
@@ -59,12 +51,24 @@ func (c *Cluster) addPods(ctx context.Context, s cluster.DriverSpec) (err error)
 			err = cluster.Environment(op, errors.Join(err, c.RemoveDriver(context.WithoutCancel(ctx), name)))
 		}
 	}()
+	if r.Socket != "" {
+		if err := c.makeNodeSockets(name); err != nil {
+			return err
+		}
+	}
 	for _, o := range r.Objects {
 		if err := c.createObject(ctx, o, nil); err != nil {
 			return err
 		}
 	}
-	return c.awaitPod(ctx, podsOf(idOf(name), controllerPart), &cluster.DriverError{Driver: name}, "")
+	if r.Socket == "" {
+		return c.awaitPod(ctx, podsOf(idOf(name), controllerPart), &cluster.DriverError{Driver: name}, "")
+	}
+	text, _, err := c.driverManifest(s, "/"+r.Socket)
+	if err != nil {
+		return err
+	}
+	return c.apply(ctx, text)
 }
 
 // renderPods makes a driver's objects: the author's, with the containers that pods of ours have.
@@ -75,30 +79,42 @@ func (c *Cluster) renderPods(ctx context.Context, name, id, definition string) (
 	}
 	i := c.instance(name)
 	values := c.values(def, name, definition, reference)
-	values.ID, values.Set, values.Endpoint = id, anySet, i.Endpoint
+	values.ID, values.Set, values.Endpoint, values.Sockets = id, anySet, i.Endpoint, ""
 	run := pods.Run{ID: id, Name: name, Namespace: namespaceOf(id), Annotations: map[string]string{definitionKey: definition}, Endpoint: i.Endpoint}
-	for file, into := range map[string]**unstructured.Unstructured{"driver-node.yaml": &run.Node, "driver.yaml": &run.Controller} {
-		text, err := manifests.Render(file, values)
-		if err == nil {
-			*into, err = only(text)
-		}
-		if err != nil {
-			return pods.Rendered{}, err
-		}
-	}
-	account, _, err := unstructured.NestedString(run.Controller.Object, "spec", "template", "spec", "serviceAccountName")
-	if err != nil {
+	if run.Node, err = only("driver-node.yaml", values); err != nil {
 		return pods.Rendered{}, err
 	}
-	if run.Token, err = c.token(ctx, account); err != nil {
+	if def.PodsHaveController() {
+		err = c.addController(ctx, &run, values)
+	} else {
+		run.Sockets = path.Join(nodeRunDir, sockets(id))
+	}
+	if err != nil {
 		return pods.Rendered{}, err
 	}
 	i.StateDir = "/var/lib/headroom/" + id
 	return def.Pods(i, run)
 }
 
+// addController adds what a controller's pod gets.
+func (c *Cluster) addController(ctx context.Context, run *pods.Run, values manifests.Driver) (err error) {
+	if run.Controller, err = only("driver.yaml", values); err != nil {
+		return err
+	}
+	account, _, err := unstructured.NestedString(run.Controller.Object, "spec", "template", "spec", "serviceAccountName")
+	if err != nil {
+		return err
+	}
+	run.Token, err = c.token(ctx, account)
+	return err
+}
+
 // only is the one object of a manifest of ours.
-func only(manifest []byte) (*unstructured.Unstructured, error) {
+func only(file string, values manifests.Driver) (*unstructured.Unstructured, error) {
+	manifest, err := manifests.Render(file, values)
+	if err != nil {
+		return nil, err
+	}
 	var o unstructured.Unstructured
 	if err := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(manifest), 4096).Decode(&o.Object); err != nil {
 		return nil, fmt.Errorf("read manifest: %w", err)

@@ -2,6 +2,7 @@ package kind
 
 import (
 	"errors"
+	"fmt"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -22,7 +23,6 @@ import (
 	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 
-	"headroom/drivers"
 	"headroom/drivers/pods"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind/archive"
@@ -140,6 +140,47 @@ func TestAddDriverByManifests(t *testing.T) {
 	}
 }
 
+// TestAddDriverWhosePodsServeControllerCalls: its gate and attacher wait for the first node, and the gate looks where the nodes' pods have their sockets.
+func TestAddDriverWhosePodsServeControllerCalls(t *testing.T) {
+	c := manifestPool(t)
+	c.Drivers = map[string]string{"hostpath-pods": "hostpath-pods"}
+	const name = "d.example"
+	if err := c.AddDriver(t.Context(), cluster.DriverSpec{Name: name, Definition: "hostpath-pods"}); err != nil {
+		t.Fatal(err)
+	}
+	below := filepath.Join("kind", "drivers", idOf(name))
+	shared, inside := filepath.Join(c.RunDir, below), filepath.Join("/headroom/run", below)
+	for _, worker := range c.Workers {
+		if info, err := os.Stat(filepath.Join(shared, worker)); err != nil || info.Mode().Perm() != 0o777 {
+			t.Errorf("want a folder for worker %s that any driver may write to, got %v (error: %v)", worker, info, err)
+		}
+	}
+	d, err := c.dynamic.Resource(resources["Deployment"]).Namespace(namespace).Get(t.Context(), "controller-"+idOf(name), metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	controller, _ := podSpecOf(pods.Object{Unstructured: d})
+	gate := strings.Join(controller.Containers[0].Command, " ")
+	replicas := d.Object["spec"].(map[string]any)["replicas"]
+	if fmt.Sprint(replicas) != "0" || !strings.Contains(gate, " --nodes="+inside+" --node-suffix=/csi.sock ") {
+		t.Errorf("want a gate to the nodes' drivers, not started yet, got %v replicas of %q", replicas, gate)
+	}
+	o, err := c.dynamic.Resource(resources["DaemonSet"]).Namespace(namespaceOf(idOf(name))).Get(t.Context(), "csi-hostpathplugin", metav1.GetOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spec, _ := podSpecOf(pods.Object{Unstructured: o})
+	if i := slices.IndexFunc(spec.Volumes, func(v corev1.Volume) bool { return v.HostPath != nil && v.HostPath.Path == inside }); i < 0 {
+		t.Errorf("want the driver's socket in %s, got volumes %v", inside, spec.Volumes)
+	}
+	if err := c.RemoveDriver(t.Context(), name); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(shared); err == nil {
+		t.Error("want the sockets' folder gone with the driver")
+	}
+}
+
 // TestManifestsThatTheServerRefuses: it is the author's input, told by file and object, and nothing is left.
 func TestManifestsThatTheServerRefuses(t *testing.T) {
 	c := manifestPool(t)
@@ -242,16 +283,13 @@ func TestPodsPackable(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for from, want := range map[string]string{"DaemonSet/steady-node": "pods.node.workload", "  controller: ": "its pods have no controller"} {
-		to := map[string]string{"  controller: ": "  # "}[from] + "DaemonSet/none"
-		if err := os.WriteFile(path, []byte(strings.Replace(string(text), from, to, 1)), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := packable(path); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("want %q in the error, got %v", want, err)
-		}
+	if err := os.WriteFile(path, []byte(strings.Replace(string(text), "DaemonSet/steady-node", "DaemonSet/none", 1)), 0o644); err != nil {
+		t.Fatal(err)
 	}
-	if d, err := drivers.Load("hostpath-pods"); err != nil || d.PodsHaveController() {
-		t.Errorf("want a built-in definition whose nodes serve controller calls, got %v", err)
+	if err := packable(path); err == nil || !strings.Contains(err.Error(), "pods.node.workload") {
+		t.Errorf("a workload of no manifest: want it named in the error, got %v", err)
+	}
+	if err := packable("hostpath-pods"); err != nil {
+		t.Errorf("nodes that serve controller calls: want it packable, got %v", err)
 	}
 }

@@ -87,7 +87,8 @@ func packable(reference string) error {
 		return err
 	}
 	if def.HasPods() {
-		return podsPackable(def)
+		_, err := def.LintPods()
+		return err
 	}
 	if def.HasEnv() {
 		return fmt.Errorf("driver %q needs variables of its own (env), which its pods do not get; pass them as arguments, or run it with --provider local", def.Name)

@@ -12,8 +12,9 @@ import (
 	"headroom/drivers"
 )
 
-// routes lead to the drivers of all nodes, where each serves the controller calls for its own node: <node>.sock in a directory that all of them share.
-type routes string
+// routes lead to the drivers of all nodes, where each serves the controller calls for its own node: its socket is at <node><suffix> in a directory that all
+// of them share.
+type routes struct{ dir, suffix string }
 
 // to is where the driver of a node listens; of any node whose driver does when node is empty. "" where nobody can be.
 func (r routes) to(node string) string {
@@ -23,17 +24,18 @@ func (r routes) to(node string) string {
 	if node != filepath.Base(node) {
 		return "" // it is the caller's text, and no node is called so
 	}
-	return "unix://" + filepath.Join(string(r), node+".sock")
+	return "unix://" + filepath.Join(r.dir, node+r.suffix)
 }
 
 // any is where a driver listens. One that is gone may have left its socket.
 func (r routes) any() string {
-	entries, err := os.ReadDir(string(r))
+	entries, err := os.ReadDir(r.dir)
 	if err != nil {
 		return ""
 	}
+	_, below, _ := strings.Cut(r.suffix, "/") // what of it is no part of an entry's name
 	for _, e := range entries {
-		path := filepath.Join(string(r), e.Name())
+		path := filepath.Join(r.dir, e.Name(), below)
 		if conn, err := net.Dial("unix", path); err == nil {
 			_ = conn.Close() // it was only to see
 			return "unix://" + path

@@ -40,8 +40,9 @@ type options struct {
 	// definition is the driver's, as drivers.Load takes it; backend is the quota backend's base URL.
 	definition, backend string
 	seed                int64
-	// listen is where a controller's attacher connects; nodes, in place of driver, is where the nodes' drivers listen that serve controller calls.
-	listen, nodes string
+	// listen is where a controller's attacher connects; nodes, in place of driver, is where the nodes' drivers listen that serve controller calls, and suffix
+	// is what of a socket's path there follows its node's name.
+	listen, nodes, suffix string
 	// kubelet, node and state are a node's.
 	kubelet, node, state string
 }
@@ -68,14 +69,15 @@ func program(name string, args []string, serve func(context.Context, options) er
 		needed["driver"], needed["kubelet"], needed["node"], needed["state"] = &o.driver, &o.kubelet, &o.node, &o.state
 	} else {
 		flags.StringVar(&o.listen, "listen", "", "path of the socket that the attacher connects to")
-		flags.StringVar(&o.nodes, "nodes", "", "folder with the sockets of the nodes' drivers, <node>.sock, in place of --driver")
+		flags.StringVar(&o.nodes, "nodes", "", "folder with the sockets of the nodes' drivers, in place of --driver")
+		flags.StringVar(&o.suffix, "node-suffix", "", "what follows a node's name in the path of its driver's socket, such as /csi.sock")
 		needed["listen"] = &o.listen
 	}
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
-	if name == ControllerGate && (o.driver == "") == (o.nodes == "") {
-		fmt.Fprintf(os.Stderr, "%s: want either --driver or --nodes\n", name)
+	if name == ControllerGate && ((o.driver == "") == (o.nodes == "") || (o.nodes == "") != (o.suffix == "")) {
+		fmt.Fprintf(os.Stderr, "%s: want either --driver, or --nodes and --node-suffix\n", name)
 		return 2
 	}
 	for flagName, value := range needed {
@@ -119,7 +121,8 @@ func serveController(ctx context.Context, o options) error {
 	options := gate.Options{Listen: o.listen, Driver: o.driver, DriverName: o.name, History: events, Stage: stage}
 	find, start := func() string { return o.driver }, def.ControllerStart()
 	if o.nodes != "" {
-		options.Route, find, start = routes(o.nodes).to, routes(o.nodes).any, def.NodeStart()
+		nodes := routes{o.nodes, o.suffix}
+		options.Route, find, start = nodes.to, nodes.any, def.NodeStart()
 	}
 	g, err := gate.New(options)
 	if err != nil {

@@ -71,7 +71,8 @@ func TestFlags(t *testing.T) {
 	controller := append(whole[:len(whole):len(whole)], "--listen", "/l")
 	for _, args := range [][]string{
 		{"--nosuch"}, whole, append(whole[:len(whole):len(whole)], "--listen", ""), controller[2:], append(base[:len(base):len(base)], "--listen", "/l"),
-		append(controller[:len(controller):len(controller)], "--nodes", "/n"),
+		append(controller[:len(controller):len(controller)], "--nodes", "/n", "--node-suffix", ".sock"), append(controller[:len(controller):len(controller)], "--node-suffix", ".sock"),
+		append(base[:len(base):len(base)], "--listen", "/l", "--nodes", "/n"),
 	} {
 		if code := program(ControllerGate, args, unused); code != 2 {
 			t.Errorf("controller-gate %q: want exit code 2, got %d", args, code)
@@ -193,7 +194,7 @@ func TestControllerKeepsItsHistory(t *testing.T) {
 		}
 		o := options{driver: "unix://" + driver, name: "d.test", events: filepath.Join(dir, "events"), run: "r", definition: "steady", listen: filepath.Join(dir, "csi.sock")}
 		if nodes {
-			o.driver, o.nodes, o.definition = "", filepath.Dir(driver), "hostpath"
+			o.driver, o.nodes, o.suffix, o.definition = "", filepath.Dir(driver), ".sock", "hostpath"
 		}
 		served(t, serveController, o, driver, "csi/controller/d.test", func() {
 			info, err := csi.NewIdentityClient(call(t, o.listen)).GetPluginInfo(t.Context(), &csi.GetPluginInfoRequest{})
@@ -268,29 +269,36 @@ func TestReadyIsWhatTheDefinitionSays(t *testing.T) {
 }
 
 func TestRoutes(t *testing.T) {
-	dir := shortDir(t)
-	r := routes(dir)
-	if got := r.any(); got != "" {
-		t.Errorf("want nobody, got %q", got)
-	}
-	if got := routes(filepath.Join(dir, "none")).any(); got != "" {
-		t.Errorf("no folder: want nobody, got %q", got)
-	}
-	left, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "a.sock")})
-	if err != nil {
-		t.Fatal(err)
-	}
-	left.SetUnlinkOnClose(false)
-	if err := left.Close(); err != nil {
-		t.Fatal(err)
-	}
-	fake{}.listens(t, filepath.Join(dir, "b.sock"))
-	for node, want := range map[string]string{"": dir + "/b.sock", "a": dir + "/a.sock", "c": dir + "/c.sock", "../b": "", "x/b": ""} {
-		if want != "" {
-			want = "unix://" + want
+	for _, suffix := range []string{".sock", "/csi.sock", "/in/it/csi.sock", ".d/csi.sock"} {
+		dir := shortDir(t)
+		r := routes{dir, suffix}
+		if got := r.any(); got != "" {
+			t.Errorf("%s: want nobody, got %q", suffix, got)
 		}
-		if got := r.to(node); got != want {
-			t.Errorf("node %q: want %q, got %q", node, want, got)
+		if got := (routes{filepath.Join(dir, "none"), suffix}).any(); got != "" {
+			t.Errorf("no folder: want nobody, got %q", got)
+		}
+		for _, node := range []string{"a", "b"} {
+			if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, node+suffix)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+		left, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, "a"+suffix)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		left.SetUnlinkOnClose(false)
+		if err := left.Close(); err != nil {
+			t.Fatal(err)
+		}
+		fake{}.listens(t, filepath.Join(dir, "b"+suffix))
+		for node, want := range map[string]string{"": dir + "/b" + suffix, "a": dir + "/a" + suffix, "c": dir + "/c" + suffix, "../b": "", "x/b": ""} {
+			if want != "" {
+				want = "unix://" + want
+			}
+			if got := r.to(node); got != want {
+				t.Errorf("%s: node %q: want %q, got %q", suffix, node, want, got)
+			}
 		}
 	}
 }
