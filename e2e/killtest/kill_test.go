@@ -284,6 +284,10 @@ func TestMain(m *testing.M) {
 	if ns := os.Getenv(strayVariable); ns != "" {
 		strayMain(ns)
 	}
+	if err := withdraw(); err != nil {
+		fmt.Fprintln(os.Stderr, "a mount namespace of the test's own:", err)
+		os.Exit(1)
+	}
 	code := m.Run()
 	if built != "" {
 		if err := os.RemoveAll(built); err != nil {
