@@ -142,18 +142,26 @@ func TestWhoIsToBlameForAPod(t *testing.T) {
 		p := pool(t)
 		ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: c.code, Reason: "Error"}}
 		pod := &corev1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: namespace, Labels: map[string]string{driverLabel: "1", partLabel: nodePart}}, Spec: corev1.PodSpec{NodeName: "c-worker"},
+			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: namespace, Labels: map[string]string{driverLabel: idOf("d.test"), partLabel: nodePart}}, Spec: corev1.PodSpec{NodeName: "c-worker"},
 			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: c.container, LastTerminationState: ended}}},
 		}
 		if _, err := p.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), 3*pollInterval)
-		defer cancel()
-		var driver *cluster.DriverError
-		err := p.awaitPod(ctx, podsOf("1", nodePart), &cluster.DriverError{Driver: "d.test", Node: "c-worker"}, "c-worker")
-		if errors.As(err, &driver) != (c.driver != "") || err == nil || !strings.Contains(err.Error(), c.driver) {
-			t.Errorf("%s: want the driver blamed with %q, got %v", name, c.driver, err)
+		for what, await := range map[string]func(context.Context) error{
+			"for its pod": func(ctx context.Context) error {
+				return p.awaitPod(ctx, podsOf(idOf("d.test"), nodePart), &cluster.DriverError{Driver: "d.test", Node: "c-worker"}, "c-worker")
+			},
+			// It may end when its pod had been ready for a moment.
+			"for its registration": func(ctx context.Context) error { return p.awaitRegistered(ctx, "c-worker", "d.test") },
+		} {
+			ctx, cancel := context.WithTimeout(t.Context(), 3*pollInterval)
+			defer cancel()
+			var driver *cluster.DriverError
+			err := await(ctx)
+			if errors.As(err, &driver) != (c.driver != "") || err == nil || !strings.Contains(err.Error(), c.driver) {
+				t.Errorf("%s, waiting %s: want the driver blamed with %q, got %v", name, what, c.driver, err)
+			}
 		}
 	}
 }

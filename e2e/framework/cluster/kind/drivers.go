@@ -109,17 +109,24 @@ func (c *Cluster) awaitPod(ctx context.Context, selector string, failure *cluste
 		if len(pods.Items) != 1 {
 			return fmt.Errorf("want one pod, got %d", len(pods.Items))
 		}
-		pod := &pods.Items[0]
-		if container, why := driverFailure(pod); why != "" {
-			failure.Err = fmt.Errorf("%s%s", why, c.tail(ctx, pod, container))
-			return &permanent{failure}
+		if err := c.failed(ctx, &pods.Items[0], failure); err != nil {
+			return err
 		}
-		if _, code := ended(pod, gateContainer); code == sidecar.CodeStranger {
-			failure.Err = fmt.Errorf("it is not what its definition says%s", c.tail(ctx, pod, gateContainer))
-			return &permanent{failure}
-		}
-		return podNotReady(pod)
+		return podNotReady(&pods.Items[0])
 	})
+}
+
+// failed is failure, filled in, when the driver in a pod has ended or is another than its definition says, which no waiting changes.
+func (c *Cluster) failed(ctx context.Context, pod *corev1.Pod, failure *cluster.DriverError) error {
+	if container, why := driverFailure(pod); why != "" {
+		failure.Err = fmt.Errorf("%s%s", why, c.tail(ctx, pod, container))
+		return &permanent{failure}
+	}
+	if _, code := ended(pod, gateContainer); code == sidecar.CodeStranger {
+		failure.Err = fmt.Errorf("it is not what its definition says%s", c.tail(ctx, pod, gateContainer))
+		return &permanent{failure}
+	}
+	return nil
 }
 
 // podTrouble says what keeps pods from being ready, and how their containers ended; nil when nothing does.

@@ -161,21 +161,37 @@ func (c *Cluster) AddNode(ctx context.Context, s cluster.NodeSpec) error {
 }
 
 // awaitRegistered waits until the kubelet has taken the driver: it writes the CSINode entry before it says so. A driver whose entry does not come
-// failed the kubelet's questions; why is in the pod's log.
+// failed the kubelet's questions, or ended when its pod had been ready for a moment: a container that runs is ready.
 func (c *Cluster) awaitRegistered(ctx context.Context, node, driver string) error {
 	limited, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
+	failure := &cluster.DriverError{Driver: driver, Node: node}
 	err := poll(limited, "the kubelet to register the driver", func() error {
 		names, err := c.registered(limited, node)
-		if err == nil && !slices.Contains(names, driver) {
-			err = fmt.Errorf("want driver %q in CSINode %q, got %q", driver, node, names)
+		if err != nil || slices.Contains(names, driver) {
+			return err
 		}
-		return err
+		pods, err := c.podsOn(limited, idOf(driver), node)
+		for i := range pods {
+			if err := c.failed(limited, &pods[i], failure); err != nil {
+				return err
+			}
+		}
+		return errors.Join(fmt.Errorf("want driver %q in CSINode %q, got %q", driver, node, names), err)
 	})
-	if err != nil && ctx.Err() == nil {
-		return &cluster.DriverError{Driver: driver, Node: node, Err: err}
+	if err != nil && failure.Err == nil && ctx.Err() == nil {
+		failure.Err, err = err, failure
 	}
 	return err
+}
+
+// podsOn are the pods of a driver, by its id, on a node.
+func (c *Cluster) podsOn(ctx context.Context, id, node string) ([]corev1.Pod, error) {
+	all, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: podsOf(id, nodePart), FieldSelector: "spec.nodeName=" + node})
+	if err != nil {
+		return nil, err
+	}
+	return all.Items, nil
 }
 
 // registered lists the drivers in a node's CSINode.
@@ -234,9 +250,9 @@ func (c *Cluster) awaitForgotten(ctx context.Context, node, id string) error {
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
 	return poll(ctx, "a driver to leave node "+node, func() error {
-		pods, err := c.client.CoreV1().Pods(metav1.NamespaceAll).List(ctx, metav1.ListOptions{LabelSelector: podsOf(id, nodePart), FieldSelector: "spec.nodeName=" + node})
-		if err == nil && len(pods.Items) > 0 {
-			err = fmt.Errorf("want no pod of it, got %d", len(pods.Items))
+		pods, err := c.podsOn(ctx, id, node)
+		if err == nil && len(pods) > 0 {
+			err = fmt.Errorf("want no pod of it, got %d", len(pods))
 		}
 		if err != nil {
 			return err

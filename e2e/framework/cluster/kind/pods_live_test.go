@@ -31,43 +31,68 @@ func TestLivePods(t *testing.T) {
 		t.Fatal(err)
 	}
 	path := withManifests(t, archive.File{Path: "/usr/local/bin/headroom", From: self}, archive.File{Path: "/usr/local/bin/headroom:steady", Link: "headroom"})
-	p.options.Drivers = map[string]string{"steady-pods": path}
+	p.options.Drivers = map[string]string{"steady-pods": path, "hostpath-pods": hostpathPods(t, self)}
 	made, err := p.Create(t.Context(), scenario.Topology{Kubernetes: versions.Default().Version})
 	if err != nil {
 		t.Fatal(err)
 	}
 	c := made.(*Cluster)
 	t.Cleanup(func() { destroyed(t, c) })
-	const name = "d.pods.test"
 	worker := c.Workers[0]
-	if _, err := c.Reserve(t.Context(), []cluster.NodeSpec{{}}); err != nil {
-		t.Fatal(err)
-	}
-	try(t, "driver", func(ctx context.Context) error {
+	try(t, "quota", func(ctx context.Context) error {
 		return quota.NewControl(c.Backend()).AddNode(ctx, worker, quota.NodeConfig{Limit: 3})
-	}, func(ctx context.Context) error {
-		return c.AddDriver(ctx, cluster.DriverSpec{Name: name, Definition: "steady-pods"})
-	}, func(ctx context.Context) error {
-		return c.AddNode(ctx, cluster.NodeSpec{Name: worker, Drivers: []string{name}})
-	}, func(ctx context.Context) error {
-		return cluster.Restart(ctx, part(t, c, "driver@"+worker+"/"+name), cluster.Kill)
-	}, func(ctx context.Context) error {
-		return cluster.Restart(ctx, part(t, c, "csi-attacher@"+name), cluster.Kill)
-	}, func(ctx context.Context) error { return c.RemoveNode(ctx, worker) }, func(ctx context.Context) error { return c.RemoveDriver(ctx, name) })
-	answers, err := history.Count(c.eventsDir(), history.PrefixCSI+worker, func(e history.Event) bool {
-		var call history.CSICall
-		return e.Key == "NodeGetInfo" && e.Phase == history.OK && e.Decode(&call) == nil && call.MaxVolumes != nil && *call.MaxVolumes == 3
 	})
-	if err != nil || answers == 0 {
-		t.Errorf("want NodeGetInfo answered with the backend's limit, 3, in the history, got %d such answers (error: %v)", answers, err)
-	}
-	for _, r := range pods.ClusterScoped() {
-		left, err := c.dynamic.Resource(r).List(t.Context(), metav1.ListOptions{LabelSelector: driverLabel})
-		if err != nil || len(left.Items) > 0 {
-			t.Errorf("want no %s left of the driver, got %d (error: %v)", r.Resource, len(left.Items), err)
-		}
+	for definition, limit := range map[string]string{"steady-pods": "backend's", "hostpath-pods": "gate's"} {
+		t.Run(definition, func(t *testing.T) {
+			name := "d." + definition + ".test"
+			if _, err := c.Reserve(t.Context(), []cluster.NodeSpec{{}}); err != nil {
+				t.Fatal(err)
+			}
+			try(t, "driver", func(ctx context.Context) error {
+				return c.AddDriver(ctx, cluster.DriverSpec{Name: name, Definition: definition})
+			}, func(ctx context.Context) error {
+				return c.AddNode(ctx, cluster.NodeSpec{Name: worker, Drivers: []string{name}})
+			}, func(ctx context.Context) error {
+				return cluster.Restart(ctx, part(t, c, "driver@"+worker+"/"+name), cluster.Kill)
+			}, func(ctx context.Context) error {
+				return cluster.Restart(ctx, part(t, c, "csi-attacher@"+name), cluster.Kill)
+			}, func(ctx context.Context) error { return c.RemoveNode(ctx, worker) }, func(ctx context.Context) error { return c.RemoveDriver(ctx, name) })
+			answers, err := history.Count(c.eventsDir(), history.PrefixCSI+worker, func(e history.Event) bool {
+				var call history.CSICall
+				return e.Key == "NodeGetInfo" && e.Phase == history.OK && e.Decode(&call) == nil && call.Driver == name && call.MaxVolumes != nil && *call.MaxVolumes == 3
+			})
+			if err != nil || answers == 0 {
+				t.Errorf("want NodeGetInfo answered with the %s limit, 3, in the history, got %d such answers (error: %v)", limit, answers, err)
+			}
+			for _, r := range pods.ClusterScoped() {
+				left, err := c.dynamic.Resource(r).List(t.Context(), metav1.ListOptions{LabelSelector: driverLabel})
+				if err != nil || len(left.Items) > 0 {
+					t.Errorf("want no %s left of the driver, got %d (error: %v)", r.Resource, len(left.Items), err)
+				}
+			}
+		})
 	}
 	t.Run("refusals", func(t *testing.T) { refusePods(t, c, path) })
+}
+
+// hostpathPods is the built-in definition of csi-driver-host-path's manifests, with an image in which its stand-in goes by its name.
+func hostpathPods(t *testing.T, self string) string {
+	t.Helper()
+	const built, image = "../../../../drivers", "hostpathplugin.tar"
+	dir := t.TempDir()
+	text, err := os.ReadFile(filepath.Join(built, "hostpath-pods.yaml"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, "hostpath-pods.yaml")
+	if err := errors.Join(os.WriteFile(path, append(text, "  images: ["+image+"]\n"...), 0o644), os.CopyFS(filepath.Join(dir, "manifests"), os.DirFS(filepath.Join(built, "manifests")))); err != nil {
+		t.Fatal(err)
+	}
+	saveImage(t, filepath.Join(dir, image), archive.Image{
+		Ref: "registry.k8s.io/sig-storage/hostpathplugin:v1.17.1", Entrypoint: []string{"headroom:hostpathlike"},
+		Files: []archive.File{{Path: "/usr/local/bin/headroom", From: self}, {Path: "/usr/local/bin/headroom:hostpathlike", Link: "headroom"}},
+	})
+	return path
 }
 
 // refusePods has a real cluster refuse what only it can.

@@ -38,14 +38,20 @@ func withManifests(t *testing.T, files ...archive.File) string {
 	if err := os.CopyFS(dir, os.DirFS(podsFixture)); err != nil {
 		t.Fatal(err)
 	}
-	out, err := os.Create(filepath.Join(dir, "steady.tar"))
+	saveImage(t, filepath.Join(dir, "steady.tar"), archive.Image{Ref: "headroom.test/steady:1", Files: files})
+	return filepath.Join(dir, "driver.yaml")
+}
+
+// saveImage writes an image's archive.
+func saveImage(t *testing.T, path string, i archive.Image) {
+	t.Helper()
+	out, err := os.Create(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(archive.Write(out, archive.Image{Ref: "headroom.test/steady:1", Files: files}), out.Close()); err != nil {
+	if err := errors.Join(archive.Write(out, i), out.Close()); err != nil {
 		t.Fatal(err)
 	}
-	return filepath.Join(dir, "driver.yaml")
 }
 
 // manifestPool is a pool whose driver runs by manifests, on a false API server that gives tokens.
