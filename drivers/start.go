@@ -1,6 +1,7 @@
 package drivers
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -18,8 +19,13 @@ import (
 // Start is how a process of a driver is known to have started.
 type Start struct {
 	Ready Readiness
-	// Limit bounds the time from start to ready; 0 leaves it to the caller.
+	// Limit bounds the time from start to ready; 0 means a minute.
 	Limit time.Duration
+}
+
+// Within is the time from start to ready, stretched by a scale.
+func (s Start) Within(scale float64) time.Duration {
+	return time.Duration(float64(cmp.Or(s.Limit, time.Minute)) * scale)
 }
 
 // NodeStart is how the process on a node is known to have started.

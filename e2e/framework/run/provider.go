@@ -81,7 +81,7 @@ func (p *plan) newProvider(ctx context.Context) (cluster.Provider, error) {
 
 func (p *plan) kind() (cluster.Provider, error) {
 	provider, err := kind.New(kind.Options{
-		Run: p.run, RunDir: p.RunDir, Topology: p.topology, Drivers: map[string]string{p.definition.Name: p.reference}, Seed: p.Seed, Port: p.Port,
+		Run: p.run, RunDir: p.RunDir, Topology: p.topology, Drivers: map[string]string{p.definition.Name: p.reference}, Seed: p.Seed, Scale: p.Scale, Port: p.Port,
 		Cache: p.Cache, From: p.From, Out: p.Out,
 	})
 	if err != nil {

@@ -1,12 +1,14 @@
 package kind
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -40,6 +42,14 @@ func (s shape) load(definition string) (*drivers.Definition, string, error) {
 	}
 	def, err := drivers.Load(reference)
 	return def, reference, err
+}
+
+// scale is what waits for drivers are stretched by.
+func (s shape) scale() float64 { return cmp.Or(s.Scale, 1) }
+
+// driverTimeout bounds the wait for a driver's pod, or its registration. The gate beside it gives up before that, and says why.
+func (s shape) driverTimeout(start drivers.Start) time.Duration {
+	return readyTimeout + start.Within(s.scale())
 }
 
 // instance is what every process of a driver is told.
@@ -77,7 +87,7 @@ func (c *Cluster) nodeManifest(driver, definition string, limit int64) (text []b
 func (c *Cluster) values(def *drivers.Definition, driver, definition, reference string) manifests.Driver {
 	i := c.instance(driver)
 	v := manifests.Driver{
-		Base: c.base(), ID: idOf(driver), Name: driver, Definition: definition, Reference: reference, Backend: i.Backend, Seed: i.Seed,
+		Base: c.base(), ID: idOf(driver), Name: driver, Definition: definition, Reference: reference, Backend: i.Backend, Seed: i.Seed, Scale: c.scale(),
 		Attacher: c.Attacher, APIServer: c.Address,
 	}
 	if def.Dynamic() {
@@ -110,12 +120,12 @@ func (c *Cluster) putDriver(ctx context.Context, driver string, limit int64) (se
 
 // startController starts the gate and the attacher of a driver whose nodes serve controller calls, now that one of them does. It does nothing where
 // they run.
-func (c *Cluster) startController(ctx context.Context, driver string) error {
+func (c *Cluster) startController(ctx context.Context, driver string, start drivers.Start) error {
 	patch := []byte(`{"spec": {"replicas": 1}}`)
 	if _, err := c.client.AppsV1().Deployments(namespace).Patch(ctx, "controller-"+idOf(driver), types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return err
 	}
-	return c.awaitPod(ctx, podsOf(idOf(driver), controllerPart), &cluster.DriverError{Driver: driver}, "")
+	return c.awaitPod(ctx, start, podsOf(idOf(driver), controllerPart), &cluster.DriverError{Driver: driver}, "")
 }
 
 // makeSockets makes the folder of sockets. It is this user's, whoever makes sockets in it, so that it can be removed.

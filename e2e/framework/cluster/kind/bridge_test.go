@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -74,7 +75,7 @@ func TestControllerStartsWithTheFirstNode(t *testing.T) {
 	c := withDefinitions(t, "hostpath")
 	ctx, cancel := context.WithTimeout(t.Context(), 2*pollInterval)
 	defer cancel()
-	if err := c.startController(ctx, "hostpath"); err == nil || !strings.Contains(err.Error(), "want one pod, got 0") {
+	if err := c.startController(ctx, "hostpath", drivers.Start{}); err == nil || !strings.Contains(err.Error(), "want one pod, got 0") {
 		t.Errorf("want it to wait for the pod, got %v", err)
 	}
 	d, err := c.client.AppsV1().Deployments(namespace).Get(t.Context(), "controller-"+idOf("hostpath"), metav1.GetOptions{})
@@ -127,6 +128,22 @@ func TestProvisionerIsBesideDynamicDriversOnly(t *testing.T) {
 	}
 }
 
+// TestWaitsForADriverStretch: what waits outlasts the gate, which says why a driver is not ready.
+func TestWaitsForADriverStretch(t *testing.T) {
+	for _, c := range []struct {
+		scale float64
+		start drivers.Start
+		want  time.Duration
+	}{
+		{0, drivers.Start{}, readyTimeout + time.Minute}, {1, drivers.Start{Limit: 5 * time.Minute}, readyTimeout + 5*time.Minute},
+		{10, drivers.Start{Limit: 30 * time.Second}, readyTimeout + 5*time.Minute},
+	} {
+		if got := (shape{Scale: c.scale}).driverTimeout(c.start); got != c.want {
+			t.Errorf("scale %g, limit %s: want %s, got %s", c.scale, c.start.Limit, c.want, got)
+		}
+	}
+}
+
 // TestWhoIsToBlameForAPod: the driver when it ended, or when its gate says that it is another; nobody but the harness when the gate itself could not serve.
 func TestWhoIsToBlameForAPod(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -150,10 +167,10 @@ func TestWhoIsToBlameForAPod(t *testing.T) {
 		}
 		for what, await := range map[string]func(context.Context) error{
 			"for its pod": func(ctx context.Context) error {
-				return p.awaitPod(ctx, podsOf(idOf("d.test"), nodePart), &cluster.DriverError{Driver: "d.test", Node: "c-worker"}, "c-worker")
+				return p.awaitPod(ctx, drivers.Start{}, podsOf(idOf("d.test"), nodePart), &cluster.DriverError{Driver: "d.test", Node: "c-worker"}, "c-worker")
 			},
 			// It may end when its pod had been ready for a moment.
-			"for its registration": func(ctx context.Context) error { return p.awaitRegistered(ctx, "c-worker", "d.test") },
+			"for its registration": func(ctx context.Context) error { return p.awaitRegistered(ctx, drivers.Start{}, "c-worker", "d.test") },
 		} {
 			ctx, cancel := context.WithTimeout(t.Context(), 3*pollInterval)
 			defer cancel()

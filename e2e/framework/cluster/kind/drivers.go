@@ -69,7 +69,7 @@ func (c *Cluster) AddDriver(ctx context.Context, s cluster.DriverSpec) (err erro
 	if err := c.apply(ctx, text); err != nil {
 		return err
 	}
-	return c.awaitPod(ctx, podsOf(idOf(s.Name), controllerPart), &cluster.DriverError{Driver: s.Name}, "")
+	return c.awaitPod(ctx, def.ControllerStart(), podsOf(idOf(s.Name), controllerPart), &cluster.DriverError{Driver: s.Name}, "")
 }
 
 // driverManifest is the part of a driver that it has once a cluster, with its definition. suffix is what follows a node's name in the path of its driver's
@@ -93,9 +93,9 @@ func (c *Cluster) driverManifest(s cluster.DriverSpec, suffix string) ([]byte, *
 }
 
 // awaitPod waits until the one pod that the selector finds, on a node if one is named, is ready. When the driver's container in it has ended, that is
-// failure, filled in; whatever else keeps the pod from being ready is the environment's.
-func (c *Cluster) awaitPod(ctx context.Context, selector string, failure *cluster.DriverError, node string) error {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+// failure, filled in; whatever else keeps the pod from being ready is the environment's. start says how long the driver may take.
+func (c *Cluster) awaitPod(ctx context.Context, start drivers.Start, selector string, failure *cluster.DriverError, node string) error {
+	ctx, cancel := context.WithTimeout(ctx, c.driverTimeout(start))
 	defer cancel()
 	options := metav1.ListOptions{LabelSelector: selector}
 	if node != "" {

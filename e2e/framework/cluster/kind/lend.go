@@ -16,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"headroom/drivers"
 	"headroom/e2e/framework/cluster"
 )
 
@@ -132,27 +133,28 @@ func (c *Cluster) AddNode(ctx context.Context, s cluster.NodeSpec) error {
 	for key, value := range s.Labels {
 		labels[key] = value
 	}
-	serves := map[string]bool{} // drivers whose nodes serve controller calls
+	definitions := map[string]*drivers.Definition{}
 	for _, driver := range s.Drivers {
 		set, def, err := c.putDriver(ctx, driver, s.Limit)
 		if err != nil {
 			return cluster.Environment("add node "+s.Name, err)
 		}
-		labels[driverNode+idOf(driver)], serves[driver] = set, !def.ControllerApart()
+		labels[driverNode+idOf(driver)], definitions[driver] = set, def
 	}
 	if err := c.label(ctx, s.Name, labels); err != nil {
 		return cluster.Environment("add node "+s.Name, err)
 	}
 	for _, driver := range s.Drivers {
+		def := definitions[driver]
 		failure := &cluster.DriverError{Driver: driver, Node: s.Name}
-		if err := c.awaitPod(ctx, podsOf(idOf(driver), nodePart), failure, s.Name); err != nil {
+		if err := c.awaitPod(ctx, def.NodeStart(), podsOf(idOf(driver), nodePart), failure, s.Name); err != nil {
 			return cluster.Environment("add node "+s.Name, err)
 		}
-		if err := c.awaitRegistered(ctx, s.Name, driver); err != nil {
+		if err := c.awaitRegistered(ctx, def.NodeStart(), s.Name, driver); err != nil {
 			return cluster.Environment("add node "+s.Name, err)
 		}
-		if serves[driver] {
-			if err := c.startController(ctx, driver); err != nil {
+		if !def.ControllerApart() {
+			if err := c.startController(ctx, driver, def.NodeStart()); err != nil {
 				return cluster.Environment("add node "+s.Name, err)
 			}
 		}
@@ -162,8 +164,8 @@ func (c *Cluster) AddNode(ctx context.Context, s cluster.NodeSpec) error {
 
 // awaitRegistered waits until the kubelet has taken the driver: it writes the CSINode entry before it says so. A driver whose entry does not come
 // failed the kubelet's questions, or ended when its pod had been ready for a moment: a container that runs is ready.
-func (c *Cluster) awaitRegistered(ctx context.Context, node, driver string) error {
-	limited, cancel := context.WithTimeout(ctx, readyTimeout)
+func (c *Cluster) awaitRegistered(ctx context.Context, start drivers.Start, node, driver string) error {
+	limited, cancel := context.WithTimeout(ctx, c.driverTimeout(start))
 	defer cancel()
 	failure := &cluster.DriverError{Driver: driver, Node: node}
 	err := poll(limited, "the kubelet to register the driver", func() error {
@@ -221,21 +223,21 @@ func (c *Cluster) takeBack(ctx context.Context, name string) error {
 	if _, lent := node.Labels[lentLabel]; !lent {
 		return nil
 	}
-	drivers, rest := map[string]any{}, map[string]any{}
+	ofDrivers, rest := map[string]any{}, map[string]any{}
 	for key := range node.Labels {
 		switch {
 		case strings.HasPrefix(key, driverNode):
-			drivers[key] = nil
+			ofDrivers[key] = nil
 		case strings.HasPrefix(key, "headroom.dev/"):
 			rest[key] = nil
 		}
 	}
 	errs := []error{c.readRejections(ctx, name)}
-	for key := range drivers {
+	for key := range ofDrivers {
 		errs = append(errs, c.saveLogs(ctx, driverLabel+"="+strings.TrimPrefix(key, driverNode)))
 	}
-	errs = append(errs, c.label(ctx, name, drivers))
-	for key := range drivers {
+	errs = append(errs, c.label(ctx, name, ofDrivers))
+	for key := range ofDrivers {
 		errs = append(errs, c.awaitForgotten(ctx, name, strings.TrimPrefix(key, driverNode)))
 	}
 	// A worker that did not come clean is not lent again.

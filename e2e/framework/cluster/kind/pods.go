@@ -62,7 +62,7 @@ func (c *Cluster) addPods(ctx context.Context, s cluster.DriverSpec) (err error)
 		}
 	}
 	if r.Socket == "" {
-		return c.awaitPod(ctx, podsOf(idOf(name), controllerPart), &cluster.DriverError{Driver: name}, "")
+		return c.awaitPod(ctx, drivers.Start{}, podsOf(idOf(name), controllerPart), &cluster.DriverError{Driver: name}, "")
 	}
 	text, _, err := c.driverManifest(s, "/"+r.Socket)
 	if err != nil {

@@ -38,7 +38,7 @@ type nascent struct {
 func (p *Provider) prepare(ctx context.Context, v versions.Version) (*nascent, error) {
 	o := p.options
 	n := &nascent{options: o, steps: newSteps(o.Out), shape: shape{
-		Name: clusterName(o.Run), Run: o.Run, RunDir: o.RunDir, Kubernetes: v, Kubelets: map[string]versions.Version{}, Drivers: o.Drivers, Seed: o.Seed,
+		Name: clusterName(o.Run), Run: o.Run, RunDir: o.RunDir, Kubernetes: v, Kubelets: map[string]versions.Version{}, Drivers: o.Drivers, Seed: o.Seed, Scale: o.Scale,
 		Topology: o.Topology.Name,
 	}}
 	if err := engine.Check(ctx); err != nil {

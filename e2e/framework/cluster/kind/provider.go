@@ -45,6 +45,8 @@ type Options struct {
 	Drivers map[string]string
 	// Seed is handed to drivers.
 	Seed int64
+	// Scale stretches the waits for drivers; 0 means 1.
+	Scale float64
 	// Port is the host port of the API server; 0 means any.
 	Port int
 	// Cache is the root of the cache of parts; "" means the user's.
@@ -155,6 +157,7 @@ type shape struct {
 	Provisioner string            `json:"provisioner,omitempty"`
 	Drivers     map[string]string `json:"drivers"`
 	Seed        int64             `json:"seed"`
+	Scale       float64           `json:"scale,omitempty"`
 	Topology    string            `json:"topology"`
 }
 

@@ -140,7 +140,7 @@ func (c *cellConfig) release(name string, release versions.Version) (*drivers.De
 
 // startLimit bounds the start of a driver's process that has d of its own, 0 for none.
 func (c *cellConfig) startLimit(d time.Duration) time.Duration {
-	return time.Duration(float64(cmp.Or(d, startTimeout)) * c.scale())
+	return drivers.Start{Limit: d}.Within(c.scale())
 }
 
 // scale is what waits for drivers are stretched by.

@@ -2,6 +2,7 @@ package sidecar
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -47,39 +48,48 @@ func (r routes) any() string {
 // checkLimit bounds one look at whether a driver is ready.
 const checkLimit = 5 * time.Second
 
-// await returns once a driver is ready, in the way that its definition says, with the path of its socket.
-func await(ctx context.Context, find func() string, start drivers.Start) (path string, err error) {
-	ready := func(path string) bool {
-		limited, cancel := context.WithTimeout(ctx, checkLimit)
-		defer cancel()
-		return start.Check(limited, path) == nil
-	}
-	for {
+// await returns once a driver is ready, in the way and within the time that its definition says, with the path of its socket.
+func await(ctx context.Context, find func() string, start drivers.Start, scale float64) (path string, err error) {
+	within := start.Within(scale)
+	last := errors.New("it does not listen")
+	bounded, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for bounded.Err() == nil {
 		if endpoint := find(); endpoint != "" {
-			if path = strings.TrimPrefix(endpoint, "unix://"); ready(path) {
+			path = strings.TrimPrefix(endpoint, "unix://")
+			limited, cancel := context.WithTimeout(bounded, time.Duration(float64(checkLimit)*scale))
+			err := start.Check(limited, path)
+			cancel()
+			if err == nil {
 				return path, nil
+			}
+			if bounded.Err() == nil {
+				last = err
 			}
 		}
 		select {
-		case <-ctx.Done():
-			return "", ctx.Err()
+		case <-bounded.Done():
 		case <-time.After(50 * time.Millisecond):
 		}
 	}
+	if err := ctx.Err(); err != nil {
+		return "", err
+	}
+	return "", strangerError{fmt.Errorf("not ready after %s (startLimit; under a debugger, --timeout-scale): %w", within, last)}
 }
 
-// strangerError is a driver that is not what was to be started.
+// strangerError is a driver that is not what was to be started, or not in time.
 type strangerError struct{ error }
 
 func (e strangerError) Unwrap() error { return e.error }
 
 // identify waits until the driver is ready, and looks who it is.
 func (o options) identify(ctx context.Context, find func() string, start drivers.Start, wanted []drivers.Wanted) error {
-	path, err := await(ctx, find, start)
+	path, err := await(ctx, find, start, o.scale)
 	if err != nil {
 		return err
 	}
-	if err := drivers.Identify(ctx, path, o.name, wanted, 1); err != nil && ctx.Err() == nil {
+	if err := drivers.Identify(ctx, path, o.name, wanted, o.scale); err != nil && ctx.Err() == nil {
 		return strangerError{fmt.Errorf("driver %q: %w", o.name, err)}
 	}
 	return ctx.Err()

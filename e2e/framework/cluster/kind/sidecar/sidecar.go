@@ -40,6 +40,8 @@ type options struct {
 	// definition is the driver's, as drivers.Load takes it; backend is the quota backend's base URL.
 	definition, backend string
 	seed                int64
+	// scale stretches the waits for the driver.
+	scale float64
 	// listen is where a controller's attacher connects; nodes, in place of driver, is where the nodes' drivers listen that serve controller calls, and suffix
 	// is what of a socket's path there follows its node's name.
 	listen, nodes, suffix string
@@ -62,6 +64,7 @@ func program(name string, args []string, serve func(context.Context, options) er
 	flags.StringVar(&o.definition, "definition", "", "name or file of the driver's definition")
 	flags.StringVar(&o.backend, "backend", "", "base URL of the quota backend, for a driver whose limit is the gate's")
 	flags.Int64Var(&o.seed, "seed", 0, "seed of the run")
+	flags.Float64Var(&o.scale, "timeout-scale", 1, "stretches the waits for the driver")
 	if name == NodeGate {
 		flags.StringVar(&o.kubelet, "kubelet", "", "the kubelet's directory")
 		flags.StringVar(&o.node, "node", "", "name of the node")

@@ -78,13 +78,13 @@ func TestFlags(t *testing.T) {
 			t.Errorf("controller-gate %q: want exit code 2, got %d", args, code)
 		}
 	}
-	node := append(whole[:len(whole):len(whole)], "--node", "n1", "--state", "/s", "--seed", "7")
+	node := append(whole[:len(whole):len(whole)], "--node", "n1", "--state", "/s", "--seed", "7", "--timeout-scale", "2")
 	if code := program(NodeGate, node, unused); code != 2 {
 		t.Errorf("node-gate without --kubelet: want exit code 2, got %d", code)
 	}
 	var got options
 	code := program(NodeGate, append(node, "--kubelet", "/k"), func(_ context.Context, o options) error { got = o; return nil })
-	want := options{driver: "unix:///d", name: "d", events: "/e", run: "r", definition: "steady", backend: "http://b", seed: 7, node: "n1", kubelet: "/k", state: "/s"}
+	want := options{driver: "unix:///d", name: "d", events: "/e", run: "r", definition: "steady", backend: "http://b", seed: 7, node: "n1", kubelet: "/k", state: "/s", scale: 2}
 	if code != 0 || got != want {
 		t.Errorf("want %+v, got %+v and exit code %d", want, got, code)
 	}
@@ -152,7 +152,7 @@ func node(t *testing.T, dir string) options {
 	}
 	return options{
 		driver: "unix://" + filepath.Join(dir, "d.sock"), name: "d.test", events: filepath.Join(dir, "events"), run: "r", definition: "steady",
-		backend: "http://127.0.0.1:1", node: "n1", kubelet: dir, state: filepath.Join(dir, "state"),
+		backend: "http://127.0.0.1:1", node: "n1", kubelet: dir, state: filepath.Join(dir, "state"), scale: 1,
 	}
 }
 
@@ -192,7 +192,7 @@ func TestControllerKeepsItsHistory(t *testing.T) {
 		if err := os.Mkdir(filepath.Dir(driver), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		o := options{driver: "unix://" + driver, name: "d.test", events: filepath.Join(dir, "events"), run: "r", definition: "steady", listen: filepath.Join(dir, "csi.sock")}
+		o := options{driver: "unix://" + driver, name: "d.test", events: filepath.Join(dir, "events"), run: "r", definition: "steady", listen: filepath.Join(dir, "csi.sock"), scale: 1}
 		if nodes {
 			o.driver, o.nodes, o.suffix, o.definition = "", filepath.Dir(driver), ".sock", "hostpath"
 		}
@@ -258,13 +258,20 @@ func TestReadyIsWhatTheDefinitionSays(t *testing.T) {
 	go func() { _ = server.Serve(l) }() // until it is stopped
 	t.Cleanup(server.Stop)
 	find := func() string { return "unix://" + path }
-	if got, err := await(t.Context(), find, drivers.Start{Ready: drivers.ReadySocket}); err != nil || got != path {
+	if got, err := await(t.Context(), find, drivers.Start{Ready: drivers.ReadySocket}, 1); err != nil || got != path {
 		t.Errorf("want it ready because it listens, got %q (error: %v)", got, err)
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
 	defer cancel()
-	if got, err := await(ctx, find, drivers.Start{Ready: drivers.ReadyProbe}); !errors.Is(err, context.DeadlineExceeded) {
+	if got, err := await(ctx, find, drivers.Start{Ready: drivers.ReadyProbe}, 1); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("want it waited for in vain, got %q (error: %v)", got, err)
+	}
+	// A driver that takes longer than its definition says is told of as such.
+	for want, find := range map[string]func() string{"still warming up": find, "it does not listen": func() string { return "" }} {
+		_, err := await(t.Context(), find, drivers.Start{Ready: drivers.ReadyProbe, Limit: 100 * time.Millisecond}, 3)
+		if !errors.As(err, new(strangerError)) || !strings.Contains(err.Error(), "not ready after 300ms (startLimit") || !strings.Contains(err.Error(), want) {
+			t.Errorf("want the driver said not to be ready after three times its limit, and %q, got %v", want, err)
+		}
 	}
 }
 

@@ -57,7 +57,7 @@ func TestTwoGatesAreOneStage(t *testing.T) {
 	nodeGate := node(t, dir)
 	nodeGate.driver, nodeGate.definition, nodeGate.backend = "unix://"+filepath.Join(dir, "nodes", "n1.sock"), "hostpath-gate", data.URL
 	controllerGate := options{
-		nodes: filepath.Join(dir, "nodes"), suffix: ".sock", name: "d.test", events: nodeGate.events, run: "r", definition: "hostpath-gate", backend: data.URL,
+		nodes: filepath.Join(dir, "nodes"), suffix: ".sock", scale: 1, name: "d.test", events: nodeGate.events, run: "r", definition: "hostpath-gate", backend: data.URL,
 		listen: filepath.Join(dir, "csi.sock"),
 	}
 	if err := os.Mkdir(controllerGate.nodes, 0o755); err != nil {
