@@ -230,7 +230,7 @@ func shippedManifests() (all []manifest, err error) {
 	}
 	all = append(all, byAuthors...)
 	serving, dynamic := driver, driver
-	serving.Controller, serving.Sockets, serving.Set = nil, "kind/drivers/abc", "5"
+	serving.Controller, serving.Sockets, serving.NodeSuffix, serving.Set = nil, "kind/drivers/abc", "/csi.sock", "5"
 	dynamic.Provisioner = "registry.example/csi-provisioner:v5.3.0"
 	for name, d := range map[string]manifests.Driver{"nodes serve controller calls": serving, "dynamic volumes": dynamic} {
 		for _, file := range []string{"driver.yaml", "driver-node.yaml"} {
@@ -301,6 +301,8 @@ func renderedPods() (all []manifest, err error) {
 		with.Node = run.Node.DeepCopy()
 		if d.controller != nil {
 			with.Controller = run.Controller.DeepCopy()
+		} else {
+			with.Controller, with.Sockets = nil, "/headroom/run/kind/drivers/abc"
 		}
 		r, err := pods.Render(objects, d.node, d.controller, with)
 		if err != nil {
