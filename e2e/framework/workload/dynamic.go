@@ -172,7 +172,7 @@ func (s *Set) Reclaim(ctx context.Context) error {
 		return fmt.Errorf("wait for volumes to be deleted: %w", errors.Join(err, last))
 	}
 	pv := left[0]
-	what := fmt.Sprintf("%d volumes are left %s after their claims, such as %q", len(left), within, pv.Name)
+	what := fmt.Sprintf("want no volume left %s after its claim, got %d, such as %q", within, len(left), pv.Name)
 	return s.blame(context.WithoutCancel(ctx), what, "DeleteVolume", metav1.NamespaceDefault, pv.Name, reasonDeleteFailed)
 }
 

@@ -141,7 +141,7 @@ func TestReclaim(t *testing.T) {
 	err = s.Reclaim(t.Context())
 	g.Expect(errors.As(err, &stays)).To(BeTrue(), "got %v", err)
 	g.Expect(stays.Boundary).To(Equal(history.Provisioner))
-	g.Expect(err).To(MatchError(ContainSubstring(`1 volumes are left 300ms after their claims, such as "pvc-1"`)))
+	g.Expect(err).To(MatchError(ContainSubstring(`want no volume left 300ms after its claim, got 1, such as "pvc-1"`)))
 	tell(t, s, "default", "pvc-1", reasonDeleteFailed, "rpc error: code = Internal desc = stuck")
 	err = s.Reclaim(t.Context())
 	g.Expect(errors.As(err, &stays)).To(BeTrue(), "got %v", err)
