@@ -155,7 +155,7 @@ func TestRenderWantsAGateThatCallsTheDriver(t *testing.T) {
 // TestRenderSharesTheSocketOfNodes: where the nodes' pods serve controller calls, each driver listens in a folder of its node's that all nodes have.
 func TestRenderSharesTheSocketOfNodes(t *testing.T) {
 	const mounted = "{name: socket, mountPath: /csi}"
-	for name, c := range map[string]struct{ to, driver, socket string }{
+	for name, c := range map[string]struct{ to, below, socket string }{
 		"as they are":           {mounted, "$(HEADROOM_NODE)", "csi.sock"},
 		"in a part of it":       {"{name: socket, mountPath: /csi, subPath: a/b}", "$(HEADROOM_NODE)/a/b", "a/b/csi.sock"},
 		"another mount, by env": {mounted + "\n            - {name: socket, mountPath: /more, subPathExpr: $(POD)}", "$(HEADROOM_NODE)", "csi.sock"},
@@ -176,7 +176,7 @@ func TestRenderSharesTheSocketOfNodes(t *testing.T) {
 				t.Errorf("%s: want the volume in the run's folder, got %v", name, v)
 			}
 		}
-		for container, want := range map[string]string{"steady": c.driver, "gate": c.driver} {
+		for _, container := range []string{"steady", "gate"} {
 			in := o.container(container)
 			var paths []string
 			for _, m := range in.list("volumeMounts") {
@@ -193,8 +193,8 @@ func TestRenderSharesTheSocketOfNodes(t *testing.T) {
 					variables++
 				}
 			}
-			if paths[0] != want || variables != 1 {
-				t.Errorf("%s: container %s: want its mount below %q and the node's name once, got %q and %d", name, container, want, paths, variables)
+			if paths[0] != c.below || variables != 1 {
+				t.Errorf("%s: container %s: want its mount below %q and the node's name once, got %q and %d", name, container, c.below, paths, variables)
 			}
 			if strings.Contains(c.to, "POD") && container == "steady" && (len(paths) != 2 || paths[1] != "$(HEADROOM_NODE)/$(POD)") {
 				t.Errorf("%s: want the other mount below the node's, too, got %q", name, paths)

@@ -152,7 +152,7 @@ func TestWhoIsToBlameForAPod(t *testing.T) {
 		driver    string
 	}{
 		"driver ended":      {driverContainer, 9, "it ended by itself (Error, exit code 9)"},
-		"driver is another": {gateContainer, sidecar.CodeStranger, "it is not what its definition says\n  last lines of its log:"},
+		"driver is another": {gateContainer, sidecar.CodeStranger, "its gate gave it up\n  last lines of its log:"},
 		"gate broke":        {gateContainer, 3, ""},
 		"attacher ended":    {attacherContainer, sidecar.CodeStranger, ""},
 	} {

@@ -116,14 +116,14 @@ func (c *Cluster) awaitPod(ctx context.Context, start drivers.Start, selector st
 	})
 }
 
-// failed is failure, filled in, when the driver in a pod has ended or is another than its definition says, which no waiting changes.
+// failed is failure, filled in, when the driver in a pod has ended, or is another than its definition says or not ready in time, which no waiting changes.
 func (c *Cluster) failed(ctx context.Context, pod *corev1.Pod, failure *cluster.DriverError) error {
 	if container, why := driverFailure(pod); why != "" {
 		failure.Err = fmt.Errorf("%s%s", why, c.tail(ctx, pod, container))
 		return &permanent{failure}
 	}
 	if _, code := ended(pod, gateContainer); code == sidecar.CodeStranger {
-		failure.Err = fmt.Errorf("it is not what its definition says%s", c.tail(ctx, pod, gateContainer))
+		failure.Err = fmt.Errorf("its gate gave it up%s", c.tail(ctx, pod, gateContainer))
 		return &permanent{failure}
 	}
 	return nil
