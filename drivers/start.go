@@ -23,6 +23,12 @@ type Start struct {
 	Limit time.Duration
 }
 
+// MaxScale is the most that waits for a driver are stretched by: a minute becomes most of a day.
+const MaxScale = 1000
+
+// GoodScale says whether waits for a driver can be stretched by a number.
+func GoodScale(scale float64) bool { return scale >= 1 && scale <= MaxScale } // false for NaN, too
+
 // Within is the time from start to ready, stretched by a scale.
 func (s Start) Within(scale float64) time.Duration {
 	return time.Duration(float64(cmp.Or(s.Limit, time.Minute)) * scale)

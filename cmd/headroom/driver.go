@@ -139,14 +139,17 @@ Exit codes
 			if cmd.Flags().Changed("wait") && o.Wait <= 0 {
 				return usageError{fmt.Errorf("--wait %s: want more than 0s, such as 30s", o.Wait)}
 			}
-			if o.Scale <= 0 {
-				return usageError{fmt.Errorf("--timeout-scale %g: want 1 or more", o.Scale)}
+			if o.Scale == 0 {
+				return usageError{fmt.Errorf("--timeout-scale 0: want 1 or more, such as 20")}
 			}
 			if cmd.Flags().Changed("quota") {
 				o.Quota = quota.NewControl(control, nil)
 			}
 			if definition != "" {
 				def, err := drivers.Load(definition)
+				if err == nil && o.Socket == "" && drivers.IsFile(definition) { // its commands are to be run here
+					_, err = drivers.LintProcesses(definition)
+				}
 				if err != nil {
 					return usageError{err}
 				}

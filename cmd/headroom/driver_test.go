@@ -64,7 +64,8 @@ name: disk
 limit: fixed
 figures: {minInterval: 1s, cacheAge: 1s, lastGoodLife: 1h}
 node:
-  command: [headroom-hostpathlike, "--endpoint=${ENDPOINT}", "--drivername=x", "--nodeid=${NODE_ID}", "--statedir=${STATE_DIR}", "--enable-attach"]
+  command: [headroom-hostpathlike, "--endpoint=${ENDPOINT}", "--drivername=${DRIVER_NAME}", "--nodeid=${NODE_ID}", "--statedir=${STATE_DIR}",
+    "--enable-attach"]
 `
 	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
@@ -75,7 +76,7 @@ node:
 	}
 	from, to := strings.Index(out, "{\n"), strings.LastIndex(out, "}")
 	var r drivercheck.Report
-	if err := json.Unmarshal([]byte(out[from:to+1]), &r); err != nil || r.Conclusion != drivercheck.Failure || r.Driver != "x" {
+	if err := json.Unmarshal([]byte(out[from:to+1]), &r); err != nil || r.Conclusion != drivercheck.Failure || r.Driver != "check.disk.headroom.test" {
 		t.Errorf("want a report, got %v from %s", err, out)
 	}
 	out, err = try(t, "driver", "check", "--driver", path)

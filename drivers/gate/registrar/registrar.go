@@ -203,7 +203,9 @@ func (r *Registrar) Wait(ctx context.Context) error {
 		case <-changed:
 		case <-ctx.Done():
 			last := errors.New("the kubelet asked, and said nothing since")
-			switch {
+			switch now = r.Status(); { // it may have asked meanwhile
+			case now.Registered:
+				return nil
 			case now.Notified:
 				last = errors.New("last error: " + now.Error)
 			case !now.Asked:

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -211,6 +212,42 @@ func TestRegisteredWhileSocketGoes(t *testing.T) {
 	}
 	if err := <-served; err != nil {
 		t.Fatal(err)
+	}
+}
+
+// waited is a context that tells when somebody has begun to wait for its end.
+type waited struct {
+	context.Context
+	begun chan struct{}
+	once  sync.Once
+}
+
+func (w *waited) Done() <-chan struct{} {
+	w.once.Do(func() { close(w.begun) })
+	return w.Context.Done()
+}
+
+// TestWaitTellsWhatCameMeanwhile: what the kubelet did while somebody waited counts, not what it had done before.
+func TestWaitTellsWhatCameMeanwhile(t *testing.T) {
+	for _, asks := range []bool{false, true} {
+		r, _, _ := serving(t, nil)
+		ctx, cancel := context.WithCancel(t.Context())
+		w := &waited{Context: ctx, begun: make(chan struct{})}
+		ended := make(chan error, 1)
+		go func() { ended <- r.Wait(w) }()
+		<-w.begun
+		if asks {
+			if _, err := r.GetInfo(t.Context(), &registration.InfoRequest{}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		cancel()
+		if err := <-ended; err == nil || errors.Is(err, ErrNotAsked) == asks {
+			t.Errorf("asked while somebody waited: %t, got %v", asks, err)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"headroom/e2e/framework/cluster"
@@ -121,7 +122,8 @@ func call[Q, A any](ctx context.Context, s *session, method string, f func(conte
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	began := time.Now()
-	answer, err := f(bounded, req)
+	var header, trailer metadata.MD // whoever answers sends at least one
+	answer, err := f(bounded, req, grpc.Header(&header), grpc.Trailer(&trailer))
 	st := status.Convert(err)
 	switch {
 	case err == nil:
@@ -132,8 +134,10 @@ func call[Q, A any](ctx context.Context, s *session, method string, f func(conte
 	case timedOut(bounded, st):
 		s.rec.violated(caseAnswers, "%s: want an answer within %s, got none", method, limit)
 		s.rec.stopped = "the driver did not answer " + method
-	case st.Code() == codes.Unavailable && look(ctx, s.socketOf(method)) != nil:
-		s.rec.violated(caseAnswers, "%s: the driver is gone after %s: %s%s", method, time.Since(began).Round(time.Millisecond), st.Message(), s.tail())
+	case st.Code() == codes.Unavailable && len(header)+len(trailer) == 0:
+		took := time.Since(began)
+		s.awaitDeath()
+		s.rec.violated(caseAnswers, "%s: the driver is gone after %s: %s%s", method, took.Round(time.Millisecond), st.Message(), s.tail())
 		s.rec.stopped = "the driver was gone at " + method
 	default:
 		s.calls++

@@ -69,8 +69,8 @@ func (o Options) prepare() (Options, error) {
 	case o.Socket == "" && (o.Controller != "" || o.Quota != nil):
 		return o, badInput("give the node's socket too, or leave them out: a driver that is started here gets sockets and a backend of its own",
 			"a controller's socket or a quota backend without the socket of a running driver")
-	case o.Scale < 1:
-		return o, badInput("write 1 or more", "a timeout scale of %g", o.Scale)
+	case !drivers.GoodScale(o.Scale):
+		return o, badInput(fmt.Sprintf("write 1 to %d, such as 20", drivers.MaxScale), "a timeout scale of %g", o.Scale)
 	case o.Wait < 0:
 		return o, badInput("write a duration such as 30s", "a wait of %s", o.Wait)
 	}

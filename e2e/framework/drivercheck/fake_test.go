@@ -1,6 +1,7 @@
 package drivercheck
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -25,7 +26,45 @@ import (
 
 func TestMain(m *testing.M) {
 	entry.Dispatch()
+	if how := os.Getenv(poorVariable); how != "" {
+		poorDriver(how, os.Args[1])
+	}
 	os.Exit(m.Run())
+}
+
+// poorVariable makes the test binary a driver that goes wrong in a process of its own: how, poorDriver says.
+const poorVariable = "DRIVERCHECK_POOR"
+
+// poorDriver serves on an endpoint: "mute", "hangs up", "speaks HTTP", or dies in the call that is named. It never returns.
+func poorDriver(how, endpoint string) {
+	l, err := net.Listen("unix", strings.TrimPrefix(endpoint, "unix://"))
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	answer := map[string]func(net.Conn){
+		"mute": func(net.Conn) {}, "hangs up": func(c net.Conn) { c.Close() }, "speaks HTTP": func(c net.Conn) { fmt.Fprint(c, "HTTP/1.1 400 Bad Request\r\n\r\n"); c.Close() },
+	}[how]
+	for answer != nil {
+		c, err := l.Accept()
+		if err != nil {
+			os.Exit(1)
+		}
+		answer(c)
+	}
+	s := grpc.NewServer(grpc.UnaryInterceptor(func(ctx context.Context, req any, info *grpc.UnaryServerInfo, handler grpc.UnaryHandler) (any, error) {
+		if strings.HasSuffix(info.FullMethod, "/"+how) {
+			fmt.Println("dying in " + how)
+			os.Exit(7)
+		}
+		return handler(ctx, req)
+	}))
+	f := &fake{limit: 3, attached: map[string]bool{}, name: os.Args[2]}
+	csi.RegisterIdentityServer(s, f)
+	csi.RegisterControllerServer(s, f)
+	csi.RegisterNodeServer(s, f)
+	fmt.Println(s.Serve(l))
+	os.Exit(1)
 }
 
 // fake is a driver in this process that does everything right with a limit of its own, but for what wrong says.
@@ -34,6 +73,7 @@ type fake struct {
 	csi.UnimplementedControllerServer
 	csi.UnimplementedNodeServer
 	wrong wrong
+	name  string // fake.test when empty
 
 	mu       sync.Mutex
 	limit    int64
@@ -60,7 +100,7 @@ type wrong struct {
 var known = []string{"v1", "v2", "v3", "v4", "v5", "v6", "v7"}
 
 func (f *fake) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
-	out := &csi.GetPluginInfoResponse{Name: "fake.test", VendorVersion: "v1"}
+	out := &csi.GetPluginInfoResponse{Name: cmp.Or(f.name, "fake.test"), VendorVersion: "v1"}
 	return out, mistake(f.wrong.info, out)
 }
 

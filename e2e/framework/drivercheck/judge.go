@@ -155,6 +155,10 @@ func (s *session) first(ctx context.Context) error {
 	switch n := len(s.nodeID); {
 	case n < 1 || n > 256:
 		s.rec.violated(caseNodeID, "want 1 to 256 bytes, got %d", n)
+		if _, asked := s.lever.(*backendLever); asked {
+			s.rec.stopped = "a quota backend knows no such node"
+			return &lostError{fmt.Errorf("node id of %d bytes", n)}
+		}
 	case s.own != nil && s.Definition.Limit == drivers.LimitBackend && s.nodeID != ownNode:
 		s.rec.violated(caseNodeID, "want the id that it was started with, %q, got %q", ownNode, s.nodeID)
 		s.rec.stopped = "the quota backend knows no such node"

@@ -22,8 +22,8 @@ const (
 	ownLimit = 6
 	// givenLimit is what a driver is told that is given its limit at its start.
 	givenLimit = 3
-	// startLimit bounds a start where the definition does not.
-	startLimit = time.Minute
+	// deathLimit is how long a process may take to end once it has dropped its connections.
+	deathLimit = time.Second
 	// stopLimit is how long a process may take to end before it is killed.
 	stopLimit = 10 * time.Second
 	// tailBytes is how much of a log goes into a message.
@@ -143,11 +143,7 @@ func (s *session) launch(ctx context.Context, p *process) error {
 		_ = cmd.Wait() // ProcessState says how it ended
 		close(done)
 	}(p.done)
-	limit := p.start.Limit
-	if limit == 0 {
-		limit = startLimit
-	}
-	limit = s.scaled(limit)
+	limit := p.start.Within(s.Scale)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {
@@ -157,19 +153,42 @@ func (s *session) launch(ctx context.Context, p *process) error {
 		}
 		select {
 		case <-p.done:
-			return s.startFailure(p, fmt.Errorf("it ended by itself (%s)", cmd.ProcessState))
 		case <-bounded.Done():
-			if ctx.Err() != nil {
-				return ctx.Err()
-			}
-			return s.startFailure(p, fmt.Errorf("it was not ready within %s: %w", limit, err))
 		case <-time.After(10 * time.Millisecond):
+		}
+		switch {
+		case p.ended():
+			return s.startFailure(p, fmt.Errorf("it ended by itself (%s)", cmd.ProcessState))
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case bounded.Err() != nil:
+			return s.startFailure(p, fmt.Errorf("it was not ready within %s: %w", limit, err))
 		}
 	}
 }
 
 func (s *session) startFailure(p *process, err error) error {
 	return &cluster.DriverError{Driver: s.Definition.Name, Node: map[string]string{"node": ownNode}[p.name], Err: fmt.Errorf("%w%s", err, p.tail())}
+}
+
+// ended says whether a process that was started has ended.
+func (p *process) ended() bool {
+	select {
+	case <-p.done:
+		return true
+	default:
+		return false
+	}
+}
+
+// awaitDeath waits a little for a process of the driver's to end, which dropped a connection: how it ended is what its author wants to know.
+func (s *session) awaitDeath() {
+	if s.own == nil {
+		return
+	}
+	for deadline := time.Now().Add(deathLimit); s.own.tail() == "" && time.Now().Before(deadline); {
+		time.Sleep(10 * time.Millisecond)
+	}
 }
 
 // end ends a process, and what it started.
@@ -199,13 +218,8 @@ func (p *process) tail() string {
 func (o *own) tail() string {
 	var out strings.Builder
 	for _, p := range o.processes {
-		if p.cmd == nil {
-			continue
-		}
-		select {
-		case <-p.done:
+		if p.cmd != nil && p.ended() {
 			out.WriteString("\n  its " + p.name + " process ended (" + p.cmd.ProcessState.String() + ")" + p.tail())
-		default:
 		}
 	}
 	return out.String()
@@ -254,7 +268,7 @@ func (s *session) restart(ctx context.Context) error {
 
 // awaitSocket waits for a driver that somebody else starts again.
 func (s *session) awaitSocket(ctx context.Context) error {
-	limit := s.scaled(startLimit)
+	limit := drivers.Start{}.Within(s.Scale)
 	bounded, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	for {

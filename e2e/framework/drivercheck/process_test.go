@@ -306,6 +306,76 @@ func TestNoStart(t *testing.T) {
 	}
 }
 
+// poor is a definition of a driver that goes wrong.
+func poor(t *testing.T, how string) *drivers.Definition {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return definition(t, fmt.Sprintf(`apiVersion: headroom/v1alpha1
+kind: Driver
+name: mine
+limit: fixed
+figures: {minInterval: 1s, cacheAge: 1s, lastGoodLife: 1h}
+node:
+  command: [%q, "${ENDPOINT}", "${DRIVER_NAME}", "${NODE_ID}"]
+  env: {%s: %q}
+`, self, poorVariable, how))
+}
+
+// TestNoCSIDriver starts what serves no CSI: nobody chose its socket, so the failure is the driver's.
+func TestNoCSIDriver(t *testing.T) {
+	t.Parallel()
+	for _, how := range []string{"mute", "hangs up", "speaks HTTP"} {
+		t.Run(how, func(t *testing.T) {
+			t.Parallel()
+			_, err := Run(bounded(t), Options{Definition: poor(t, how)})
+			var driver *cluster.DriverError
+			var env *cluster.EnvironmentError
+			if !errors.As(err, &driver) || errors.As(err, &env) || !strings.Contains(err.Error(), "it is no CSI driver: ") || !strings.Contains(err.Error(), "serves CSI on ${ENDPOINT}") {
+				t.Errorf("want the driver's failure and what to look at, got %v", err)
+			}
+		})
+	}
+}
+
+// TestDeathIsTold: a driver that dies in a call is told with how it ended and the end of its log, and blamed for that alone.
+func TestDeathIsTold(t *testing.T) {
+	t.Parallel()
+	for _, method := range []string{"GetPluginInfo", "ControllerGetCapabilities", "NodeGetInfo", "ControllerPublishVolume"} {
+		t.Run(method, func(t *testing.T) {
+			t.Parallel()
+			r, err := Run(bounded(t), Options{Definition: poor(t, method), Volumes: known})
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := caseOf(t, r, caseAnswers)
+			for _, want := range []string{method + ": the driver is gone after ", "its node process ended (exit status 7)", "dying in " + method} {
+				if !strings.Contains(got.Detail, want) {
+					t.Errorf("want %q, got %+v", want, got)
+				}
+			}
+			if all := violated(r); !slices.Equal(all, []string{"answers/every call"}) {
+				t.Errorf("want its death violated and no more, got %q", all)
+			}
+		})
+	}
+}
+
+// TestNoNodeID: an empty id is the driver's mistake, and nothing that a quota backend does not know.
+func TestNoNodeID(t *testing.T) {
+	t.Parallel()
+	f := &fake{wrong: wrong{node: func(_ int64, _ int, right *csi.NodeGetInfoResponse) error { right.NodeId = ""; return nil }}}
+	r, err := Run(bounded(t), Options{Socket: serveFake(t, f), Volumes: known, Quota: quota.NewControl("unix:/nobody", nil)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := violated(r); !slices.Equal(got, []string{"limit-sane/node id"}) {
+		t.Errorf("want the node id violated and no more, got %q", got)
+	}
+}
+
 // TestOtherName starts a driver that does not take the name and the node id that it is given.
 func TestOtherName(t *testing.T) {
 	t.Parallel()

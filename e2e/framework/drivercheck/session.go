@@ -136,7 +136,7 @@ func (s *session) open(ctx context.Context) (err error) {
 
 // dial connects to the driver's sockets.
 func (s *session) dial(ctx context.Context) error {
-	conn, err := connect(ctx, s.nodeSocket, s.scaled(connectLimit))
+	conn, err := s.connect(ctx, s.nodeSocket)
 	if err != nil {
 		return err
 	}
@@ -145,12 +145,27 @@ func (s *session) dial(ctx context.Context) error {
 	if s.controllerSocket == s.nodeSocket {
 		return nil
 	}
-	if conn, err = connect(ctx, s.controllerSocket, s.scaled(connectLimit)); err != nil {
+	if conn, err = s.connect(ctx, s.controllerSocket); err != nil {
 		return err
 	}
 	s.conns = append(s.conns, conn)
 	s.controller = csi.NewControllerClient(conn)
 	return nil
+}
+
+// connect reaches one socket. What was started here as a driver and speaks no gRPC is the driver's failure, and nobody's choice of a socket.
+func (s *session) connect(ctx context.Context, path string) (*grpc.ClientConn, error) {
+	conn, err := connect(ctx, path, s.scaled(connectLimit))
+	var env *cluster.EnvironmentError
+	if s.own == nil || !errors.As(err, &env) {
+		return conn, err
+	}
+	s.awaitDeath()
+	p := s.own.processes[0]
+	if path != s.nodeSocket {
+		p = s.own.processes[len(s.own.processes)-1]
+	}
+	return nil, s.startFailure(p, fmt.Errorf("it is no CSI driver: %s: %w; is it the program, and the mode of it, that serves CSI on ${ENDPOINT}?", env.Op, env.Err))
 }
 
 // close puts back what was changed, and ends what was started.

@@ -151,8 +151,8 @@ func check(o Options) (*plan, error) {
 	}
 	if o.Scale == 0 {
 		p.Scale = 1
-	} else if o.Scale < 1 {
-		return nil, &cluster.InputError{Err: fmt.Errorf("timeout scale %g: want 1 or more", o.Scale)}
+	} else if !drivers.GoodScale(o.Scale) {
+		return nil, &cluster.InputError{Err: fmt.Errorf("timeout scale %g: want 1 to %d", o.Scale, drivers.MaxScale)}
 	}
 	if o.Seed == 0 {
 		p.Seed = int64(mathrand.Uint32()) + 1 // short enough to type
