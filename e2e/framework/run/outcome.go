@@ -34,7 +34,7 @@ type Outcome struct {
 
 // EndSpec records how a spec ended. A failure of the environment leaves the requirement open; one of the driver's own names the driver.
 func (s *Session) EndSpec(r Requirement, o Outcome) {
-	o.Failure = s.unlessGone(o.Failure)
+	o.Failure = s.unlessDied(o.Scope, s.unlessGone(o.Failure))
 	if unsupported := (*cluster.UnsupportedError)(nil); errors.As(o.Failure, &unsupported) {
 		o.Skipped, o.Failure = unsupported.Error(), nil
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -23,12 +24,18 @@ func outcomeOf(t *testing.T, o Outcome) (history.Event, history.Spec) {
 
 func outcomeIn(t *testing.T, h history.Header, r Requirement, o Outcome) (history.Event, history.Spec) {
 	t.Helper()
+	return endIn(t, &Session{Dir: t.TempDir(), Header: h}, r, o)
+}
+
+// endIn is outcomeOf in a run of one's own.
+func endIn(t *testing.T, s *Session, r Requirement, o Outcome) (history.Event, history.Spec) {
+	t.Helper()
 	dir := t.TempDir()
 	w, err := history.Create(dir, "r", "spec/p1")
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &Session{specs: w, Header: h}
+	s.specs = w
 	s.Begin(r)
 	o.Scope = "p1-1"
 	s.EndSpec(r, o)
@@ -58,6 +65,62 @@ func outcomeIn(t *testing.T, h history.Header, r Requirement, o Outcome) (histor
 		t.Fatal(err)
 	}
 	return last, body
+}
+
+// TestEndSpecTellsOfADriverThatEnded: what a spec saw of a driver that ended by itself in its bench is the driver's failure, with how it ended and its log.
+func TestEndSpecTellsOfADriverThatEnded(t *testing.T) {
+	const node, controller = "driver@p1-1-n1/p1-1.mine.headroom.test", "driver-controller@p1-1.mine.headroom.test"
+	lived := map[string][]history.Component{node: {{State: "started"}, {State: "stopped"}}}
+	for name, c := range map[string]struct {
+		ends    map[string][]history.Component
+		failure error
+		limit   string
+		want    []string // none: the failure is what it was
+		outcome string
+	}{
+		"on the node": {map[string][]history.Component{node: {{State: "exited", Exit: "exit status 7"}}}, errors.New("attach 1: refused"), "",
+			[]string{"driver p1-1.mine.headroom.test (node p1-1-n1): attach 1: refused\n  " + node + " ended by itself (exit status 7)", "out of luck"}, "Violated"},
+		"again and again": {map[string][]history.Component{controller: {{State: "exited", Exit: "exit status 1"}, {State: "exited", Exit: "exit status 2"}}}, errors.New("x"), "",
+			[]string{"(controller): x", "ended by itself (exit status 2), the last of 2 times"}, "Violated"},
+		"behind the gate": {map[string][]history.Component{node: {{State: "exited", Exit: "exit status 7"}}}, errors.New("x"), history.LimitGate, []string{"exit status 7"}, "Violated"},
+		"asked to":        {lived, errors.New("x"), "", nil, "Violated"},
+		"another bench's": {map[string][]history.Component{"driver@p1-10-n1/p1-10.mine.headroom.test": {{State: "exited"}}}, errors.New("x"), "", nil, "Violated"},
+		"another part":    {map[string][]history.Component{"kubelet@p1-1-n1": {{State: "exited"}}}, errors.New("x"), "", nil, "Violated"},
+		"it held":         {map[string][]history.Component{node: {{State: "exited", Exit: "exit status 7"}}}, nil, "", nil, "Held"},
+		"the environment": {map[string][]history.Component{node: {{State: "exited", Exit: "exit status 7"}}}, cluster.Environment("x", errors.New("y")), "", []string{"exit status 7"}, "Inconclusive"},
+	} {
+		dir := t.TempDir()
+		s := &Session{Dir: dir, Header: history.Header{Params: history.Params{Driver: history.DriverParams{Limit: c.limit}}}}
+		for id, states := range c.ends {
+			w, err := history.Create(s.events(), "r", history.PrefixComponent+map[bool]string{true: "cell", false: "p1-1-n1"}[id == controller])
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, body := range states {
+				w.Write(history.Event{Phase: history.Observed, Key: id, Body: history.Encode(body)})
+			}
+			log := filepath.Join(dir, "logs", filepath.FromSlash(id)+".log")
+			if err := errors.Join(w.Close(), os.MkdirAll(filepath.Dir(log), 0o755), os.WriteFile(log, []byte("out of luck\n"), 0o644)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_, body := endIn(t, s, Requirement{ID: "x", Claim: "claim", Boundary: history.Kubelet}, Outcome{Failure: c.failure})
+		boundary := history.Kubelet
+		switch {
+		case c.outcome == "Inconclusive":
+			boundary = history.Harness
+		case len(c.want) > 0:
+			boundary = history.Driver
+		}
+		if body.Outcome != c.outcome || body.Boundary != boundary || (len(c.want) == 0) == strings.Contains(body.Message, "ended by itself") {
+			t.Errorf("%s: want %s of %s, got %+v", name, c.outcome, boundary, body)
+		}
+		for _, want := range c.want {
+			if !strings.Contains(body.Message, want) {
+				t.Errorf("%s: want %q, got %q", name, want, body.Message)
+			}
+		}
+	}
 }
 
 // TestEndSpecOnTheGate: what fails of a limit that the gate has is no failure of the driver's, but for a driver that does not come up.

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"headroom/e2e/framework/cluster"
 )
 
 // hostProcess is a process as the host sees it.
@@ -170,7 +172,7 @@ func wantClosed(t *testing.T, dir string) {
 			return err
 		}
 		files++
-		last, err := lastLines(path, 1)
+		last, err := cluster.LastLines(path, 1)
 		if err == nil && !strings.Contains(strings.Join(last, ""), "writer/close") {
 			t.Errorf("%s: want its last record to close it, got %s", path, last)
 		}

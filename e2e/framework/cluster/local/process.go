@@ -1,10 +1,8 @@
 package local
 
 import (
-	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -27,8 +25,6 @@ const (
 	briefTimeout = time.Second
 	// healthInterval is the time between two health checks of a starting process.
 	healthInterval = 25 * time.Millisecond
-	// tailLines is how much of a log goes into an error.
-	tailLines = 15
 )
 
 // process is one supervised component: it can be started, stopped, paused, and started again at another version. Every change of its life is an
@@ -286,41 +282,4 @@ func (p *process) event(state, exit string) {
 }
 
 // tail returns the last lines of the log, indented, for an error.
-func (p *process) tail() string {
-	lines, err := lastLines(p.log, tailLines)
-	if err != nil {
-		return fmt.Sprintf("\n  its log %s cannot be read: %v", p.log, err)
-	}
-	if len(lines) == 0 {
-		return fmt.Sprintf("\n  its log %s is empty", p.log)
-	}
-	return fmt.Sprintf("\n  last lines of %s:\n    %s", p.log, strings.Join(lines, "\n    "))
-}
-
-// lastLines reads the last n lines of a file, from its last 64 KiB.
-func lastLines(path string, n int) ([]string, error) {
-	f, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	const window = 64 << 10
-	if info, err := f.Stat(); err == nil && info.Size() > window {
-		if _, err := f.Seek(-window, 2); err != nil {
-			return nil, err
-		}
-	}
-	var lines []string
-	in := bufio.NewScanner(f)
-	in.Buffer(nil, window+1)
-	for in.Scan() {
-		lines = append(lines, in.Text())
-		if len(lines) > n {
-			lines = lines[1:]
-		}
-	}
-	if err := in.Err(); err != nil && !errors.Is(err, bufio.ErrTooLong) {
-		return nil, err
-	}
-	return lines, nil
-}
+func (p *process) tail() string { return cluster.LogTail(p.log) }

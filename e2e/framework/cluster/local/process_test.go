@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -258,7 +257,7 @@ func TestProcessNotHealthy(t *testing.T) {
 		}
 	}
 	if strings.Contains(err.Error(), "line 5\n") {
-		t.Errorf("error: want the last %d lines, got: %v", tailLines, err)
+		t.Errorf("error: want the last %d lines, got: %v", cluster.TailLines, err)
 	}
 	if state, _ := processState(pid); state != 0 {
 		t.Errorf("after the error: want process %d gone, got state %q", pid, state)
@@ -282,34 +281,6 @@ func TestProcessEndsInsteadOfStarting(t *testing.T) {
 	p.command = func(versions.Version) (*exec.Cmd, error) { return nil, errors.New("no such executable") }
 	if err := p.start(t.Context(), ""); err == nil || !strings.Contains(err.Error(), "start thing@n1/driver: no such executable") {
 		t.Errorf("start without a command: got %v", err)
-	}
-}
-
-func TestLastLines(t *testing.T) {
-	var many strings.Builder
-	for i := range 20000 {
-		fmt.Fprintf(&many, "line %d\n", i)
-	}
-	for _, c := range []struct {
-		name, content string
-		want          []string
-	}{
-		{"empty", "", nil},
-		{"short", "a\nb\n", []string{"a", "b"}},
-		{"no newline at the end", "a\nb\nc\nd", []string{"b", "c", "d"}},
-		{"longer than the window", many.String(), []string{"line 19997", "line 19998", "line 19999"}},
-	} {
-		path := filepath.Join(t.TempDir(), "log")
-		if err := os.WriteFile(path, []byte(c.content), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		got, err := lastLines(path, 3)
-		if err != nil || !slices.Equal(got, c.want) {
-			t.Errorf("%s: want %q, got %q, %v", c.name, c.want, got, err)
-		}
-	}
-	if text := (&process{log: "/nowhere/log"}).tail(); !strings.Contains(text, "/nowhere/log cannot be read") {
-		t.Errorf("tail of a missing log: got %q", text)
 	}
 }
 
