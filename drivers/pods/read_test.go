@@ -31,6 +31,13 @@ func TestReadRefuses(t *testing.T) {
 			}
 		})
 	}
+	if all, err := Read([]File{{"comments.yaml", []byte("# nothing\n---\n# nothing yet\n---\napiVersion: v1\nkind: ServiceAccount\nmetadata: {name: a}\n---\n")}}, nil); err != nil || len(all) != 1 {
+		t.Errorf("want documents of comments passed over, got %v (error: %v)", all, err)
+	}
+	two := manifests(t, "backend: ${BACKEND}", "${ONE}: a\n  backend: ${TWO}")
+	if _, err := Read(two, AsWritten()); err == nil || !strings.Contains(err.Error(), "${TWO}") {
+		t.Errorf("want all placeholders named that mean nothing, got %v", err)
+	}
 	if _, err := Read([]File{{"empty.yaml", []byte("# nothing\n")}}, nil); err == nil || !strings.Contains(err.Error(), "empty.yaml:1: has no object") {
 		t.Errorf("want a file without an object named, got %v", err)
 	}
@@ -84,6 +91,35 @@ func TestCheckManifests(t *testing.T) {
 	}
 }
 
+// TestCheckTakesNamesOfHeadroomsForSidecars: a container that goes may be called as one that Headroom adds.
+func TestCheckTakesNamesOfHeadroomsForSidecars(t *testing.T) {
+	listed := controller
+	listed.Sidecars = []string{"gate"}
+	for name, c := range map[string]struct {
+		from, to   string
+		controller Part
+	}{
+		"by its image": {"- name: csi-attacher", "- name: attacher", controller},
+		"by its name":  {"- name: lease-keeper", "- name: gate", listed},
+	} {
+		if got := checked(t, manifests(t, c.from, c.to), node, &c.controller, true); got != "" {
+			t.Errorf("%s: want nothing wrong, got %s", name, got)
+		}
+	}
+	driver := node
+	driver.Sidecars = []string{"steady"}
+	if got := checked(t, manifests(t, "", ""), driver, &controller, true); !strings.Contains(got, `node.sidecars: DaemonSet/steady-node has no container "steady" beside the driver's`) {
+		t.Errorf("want the driver refused as its own sidecar, got %s", got)
+	}
+}
+
+// TestCheckAsksNothingOfWhatGoes: a workload that has sidecars only may need what is in no manifest.
+func TestCheckAsksNothingOfWhatGoes(t *testing.T) {
+	if got := checked(t, manifests(t, "containers: [{name: csi-resizer", "serviceAccountName: none\n      containers: [{name: csi-resizer"), node, &controller, true); got != "" {
+		t.Errorf("want nothing wrong, got %s", got)
+	}
+}
+
 // TestCheckIndirect shows that what the driver is given may come by a ConfigMap, and that the backend must be given somehow.
 func TestCheckIndirect(t *testing.T) {
 	files := manifests(t, "backend: ${BACKEND}", `backend: "none, ${DRIVER_NAME}"`)
@@ -92,6 +128,13 @@ func TestCheckIndirect(t *testing.T) {
 	}
 	if got := checked(t, files, node, &controller, false); got != "" {
 		t.Errorf("want nothing wrong with a name in a ConfigMap, got %s", got)
+	}
+	for i := range files {
+		files[i].Text = []byte(strings.ReplaceAll(strings.ReplaceAll(string(files[i].Text), "configMapKeyRef", "secretKeyRef"), "kind: ConfigMap", "kind: Secret"))
+		files[i].Text = []byte(strings.ReplaceAll(string(files[i].Text), "\ndata:", "\nstringData:"))
+	}
+	if got := checked(t, files, node, &controller, false); got != "" {
+		t.Errorf("want nothing wrong with a name in a Secret, got %s", got)
 	}
 	if got := checked(t, files, node, &controller, true); !strings.Contains(got, "manifests: with limit: backend, want ${BACKEND} in one of them") {
 		t.Errorf("want ${BACKEND} missed, got %s", got)

@@ -42,7 +42,8 @@ func ours(t *testing.T, text string) *unstructured.Unstructured {
 func aRun(t *testing.T) Run {
 	return Run{
 		ID: "abc", Name: "d.test", Namespace: "headroom-abc", Endpoint: "unix:///csi/driver.sock", Token: map[string]string{"token": "t", "ca.crt": "c", "namespace": "n"},
-		Loaded: func(image string) bool { return image == "headroom.test/steady:1" },
+		Annotations: map[string]string{"headroom.dev/definition": "steady-pods"},
+		Loaded:      func(image string) bool { return image == "headroom.test/steady:1" },
 		Node: ours(t, `{apiVersion: apps/v1, kind: DaemonSet, metadata: {name: node-abc}, spec: {selector: {matchLabels: {a: b}}, template: {metadata: {labels: {a: b}}, spec: {
   nodeSelector: {driver.headroom.dev/abc: "true"}, tolerations: [{operator: Exists}],
   containers: [{name: driver, image: "headroom:1"},
@@ -140,15 +141,92 @@ func TestRenderSeveral(t *testing.T) {
 	}
 }
 
-func TestRenderWantsAGateThatCallsTheDriver(t *testing.T) {
-	objects, err := Read(manifests(t, "", ""), values)
+func TestRenderRefuses(t *testing.T) {
+	elsewhere := node
+	elsewhere.Socket = "/tmp/csi.sock"
+	for want, c := range map[string]struct {
+		node     Part
+		endpoint string
+	}{
+		"calls the driver at unix:///elsewhere":                  {node, "unix:///elsewhere"},
+		"driver.yaml:6: DaemonSet/steady-node: /tmp/csi.sock is": {elsewhere, "unix:///csi/driver.sock"},
+	} {
+		objects, err := Read(manifests(t, "", ""), values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := aRun(t)
+		run.Endpoint = c.endpoint
+		if _, err := Render(objects, c.node, &controller, run); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want %q, got %v", want, err)
+		}
+	}
+}
+
+// TestRenderPutsWorkloadsLast: what pods need is there before them, in whatever order the author has his files.
+func TestRenderPutsWorkloadsLast(t *testing.T) {
+	files := manifests(t, "", "")
+	slices.Reverse(files)
+	objects, err := Read(files, values)
 	if err != nil {
 		t.Fatal(err)
 	}
-	run := aRun(t)
-	run.Endpoint = "unix:///elsewhere"
-	if _, err := Render(objects, node, &controller, run); err == nil || !strings.Contains(err.Error(), "unix:///elsewhere") {
-		t.Errorf("want an error that names the endpoint, got %v", err)
+	r, err := Render(objects, node, &controller, aRun(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kinds []string
+	for _, o := range r.Objects {
+		kinds = append(kinds, o.GetKind())
+	}
+	want := []string{"Namespace", "Secret", "ServiceAccount", "ClusterRole", "ClusterRoleBinding", "ConfigMap", "PriorityClass", "DaemonSet", "Deployment", "Deployment"}
+	if !slices.Equal(kinds, want) {
+		t.Errorf("want %q, got %q", want, kinds)
+	}
+}
+
+// TestRenderLeavesPullingToTheAuthor shows that only of an image that the nodes have already none is pulled.
+func TestRenderLeavesPullingToTheAuthor(t *testing.T) {
+	for name, c := range map[string]struct {
+		loaded func(string) bool
+		want   string
+	}{
+		"it is there": {func(string) bool { return true }, "IfNotPresent"},
+		"it is not":   {func(string) bool { return false }, "Always"},
+		"not known":   {nil, "Always"},
+	} {
+		objects, err := Read(manifests(t, "", ""), values)
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := aRun(t)
+		run.Loaded = c.loaded
+		r, err := Render(objects, node, &controller, run)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := find(r.Objects, node).container("steady").text("imagePullPolicy"); got != c.want {
+			t.Errorf("%s: want %s, got %s", name, c.want, got)
+		}
+	}
+}
+
+// TestDriverWhoseImageIsCalledAsASidecar is kept: its definition says which container it is.
+func TestDriverWhoseImageIsCalledAsASidecar(t *testing.T) {
+	const image = "registry.example/external-attacher-driver:1"
+	objects, err := Read(manifests(t, "image: headroom.test/steady:1", "image: "+image), values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := Images(objects, node, controller); !slices.Contains(got, image) {
+		t.Errorf("want %s among the images, got %q", image, got)
+	}
+	r, err := Render(objects, node, &controller, aRun(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c := find(r.Objects, node).container("steady"); c.text("image") != image {
+		t.Errorf("want the driver's container kept, got %v", c)
 	}
 }
 
@@ -169,6 +247,9 @@ func TestRenderSharesTheSocketOfNodes(t *testing.T) {
 		r, err := Render(objects, node, nil, run)
 		if err != nil || r.Socket != c.socket {
 			t.Errorf("%s: want the socket at %q, got %q (error: %v)", name, c.socket, r.Socket, err)
+		}
+		if find(r.Objects, Part{Kind: "Secret", Name: tokenVolume}) != nil {
+			t.Errorf("%s: want no credentials where no attacher is beside the driver", name)
 		}
 		o := find(r.Objects, node)
 		for _, v := range objectsIn(o.podSpec()["volumes"]) {
@@ -215,10 +296,14 @@ func TestProbesOfALivenessprobeGoAndOthersStay(t *testing.T) {
 	}{
 		"its port, by name":            {"port: healthz", "port: healthz", false},
 		"its port, by number":          {"port: healthz", "port: 9898", false},
+		"readiness":                    {"livenessProbe: {", "readinessProbe: {", false},
+		"startup":                      {"livenessProbe: {", "startupProbe: {", false},
+		"half of two words":            {"--health-port=9898", "--health-port", false},
 		"two words":                    {"--health-port=9898", "--health-port, '9898'", false},
 		"its address":                  {"--health-port=9898", "'--http-endpoint=:9898'", false},
 		"what it says is not told":     {"--health-port=9898", "--health-port=$(PORT)", false},
 		"the default is another":       {", --health-port=9898", "", true},
+		"the default, of no sidecar":   {"port: healthz", "port: 9808", true},
 		"another port":                 {"port: healthz", "port: 80", true},
 		"no HTTP":                      {"httpGet: {path: /healthz, port: healthz}", "exec: {command: [x]}", true},
 		"the livenessprobe is another": {"sig-storage/livenessprobe:v2.18.0", "mine/health:1", true},
@@ -229,9 +314,30 @@ func TestProbesOfALivenessprobeGoAndOthersStay(t *testing.T) {
 		}
 		o := find(objects, node)
 		o.dropSidecars("steady", nil)
-		if _, has := o.container("steady")["livenessProbe"]; has != c.stays {
+		has := false
+		for _, kind := range []string{"livenessProbe", "readinessProbe", "startupProbe"} {
+			has = has || o.container("steady")[kind] != nil
+		}
+		if has != c.stays {
 			t.Errorf("%s: want the probe to stay: %t", name, c.stays)
 		}
+	}
+}
+
+// TestProbeThatNoLivenessprobeAnswersStays: where a livenessprobe does not say its port, only the path that it serves is taken for its.
+func TestProbeThatNoLivenessprobeAnswersStays(t *testing.T) {
+	files := manifests(t, "path: /healthz", "path: /live")
+	for i := range files {
+		files[i].Text = bytes.ReplaceAll(files[i].Text, []byte("--health-port=9898"), []byte("--health-port=$(PORT)"))
+	}
+	objects, err := Read(files, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	o := find(objects, node)
+	o.dropSidecars("steady", nil)
+	if o.container("steady")["livenessProbe"] == nil {
+		t.Error("want the probe of another path to stay")
 	}
 }
 
@@ -283,5 +389,63 @@ func TestReadAList(t *testing.T) {
 	}
 	if all, err := Read([]File{{"l.json", b}}, values); err != nil || len(all) != 2 || all[1].String() != "ServiceAccount/b" {
 		t.Errorf("want two objects, got %v (error: %v)", all, err)
+	}
+}
+
+// TestRenderKeepsBindingsTrue: a binding says of the objects that were renamed and moved what it said before, and of all others too.
+func TestRenderKeepsBindingsTrue(t *testing.T) {
+	const role, cluster = "apiGroup: rbac.authorization.k8s.io, kind: Role, name: ", "apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: "
+	binding := func(kind, name, ref string) string {
+		return "---\napiVersion: rbac.authorization.k8s.io/v1\nkind: " + kind + "\nmetadata: {name: " + name + "}\nroleRef: {" + ref + "}\n" +
+			"subjects: [{kind: ServiceAccount, name: s, namespace: theirs}, {apiGroup: rbac.authorization.k8s.io, kind: User, name: u}]\n"
+	}
+	files := manifests(t, "", "")
+	files = append(files, File{Name: "bindings.yaml", Text: []byte("apiVersion: rbac.authorization.k8s.io/v1\nkind: Role\nmetadata: {name: steady}\n" +
+		binding("RoleBinding", "own", role+"steady") + binding("RoleBinding", "shared", cluster+"steady") + binding("ClusterRoleBinding", "given", cluster+"view"))})
+	objects, err := Read(files, values)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := Render(objects, node, &controller, aRun(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	refs := map[string]string{"RoleBinding/own": "steady", "RoleBinding/shared": "steady-abc", "ClusterRoleBinding/given-abc": "view"}
+	for _, o := range r.Objects {
+		want, ours := refs[o.String()]
+		if !ours {
+			continue
+		}
+		delete(refs, o.String())
+		subjects := objectsIn(o.Object["subjects"])
+		if got := object(o.Object["roleRef"])["name"]; got != want || subjects[0]["namespace"] != "headroom-abc" || subjects[1]["namespace"] != nil {
+			t.Errorf("%s: want role %s for a service account of the driver's namespace and a user of none, got %v for %v", o, want, got, subjects)
+		}
+	}
+	if len(refs) > 0 {
+		t.Errorf("want these bindings, too: %v", refs)
+	}
+}
+
+// TestSocketIsInTheInnermostVolume finds the volume that the driver really listens in.
+func TestSocketIsInTheInnermostVolume(t *testing.T) {
+	const mounted, more = "{name: socket, mountPath: /csi}", "\n            - "
+	for name, c := range map[string]struct{ to, rest string }{
+		"as it is":                {mounted, "csi.sock"},
+		"the root":                {"{name: socket, mountPath: /}", "csi/csi.sock"},
+		"not a clean path":        {"{name: socket, mountPath: csi/}", "csi.sock"},
+		"the inner one first":     {mounted + more + "{name: state, mountPath: /}", "csi.sock"},
+		"the inner one last":      {"{name: state, mountPath: /}" + more + mounted, "csi.sock"},
+		"names that begin alike":  {mounted + more + "{name: state, mountPath: /cs}", "csi.sock"},
+		"the socket's own folder": {"{name: state, mountPath: /csi/csi.sock/more}" + more + mounted, "csi.sock"},
+	} {
+		objects, err := Read(manifests(t, mounted, c.to), AsWritten())
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := find(objects, node).socket(node)
+		if err != nil || at.volume["name"] != "socket" || at.rest != c.rest {
+			t.Errorf("%s: want %s in volume socket, got %s in %v (error: %v)", name, c.rest, at.rest, at.volume, err)
+		}
 	}
 }
