@@ -173,6 +173,54 @@ func TestLacks(t *testing.T) {
 	}
 }
 
+// TestStage: what a gate gives a driver has a directory on its node and asks for the limit there, and nothing comes before a driver that lacks nothing.
+func TestStage(t *testing.T) {
+	asked := make(chan struct{}, 1)
+	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		select {
+		case asked <- struct{}{}:
+		default:
+		}
+		http.Error(w, "no", http.StatusServiceUnavailable)
+	}))
+	defer backend.Close()
+	i := instance
+	i.Backend = backend.URL
+	for name, c := range map[string]struct {
+		text, node string
+		want, asks bool
+	}{
+		"lacks nothing": {minimal, "n1", false, false},
+		"own node ids":  {strings.Replace(minimal, "kind: Driver", "kind: Driver\nnodeIDs: own", 1), "n1", true, false},
+		"no limit":      {strings.Replace(minimal, "kind: Driver", "kind: Driver\nlimit: gate", 1), "n1", true, true},
+		"a controller":  {strings.Replace(minimal, "kind: Driver", "kind: Driver\nlimit: gate", 1), "", true, false},
+	} {
+		d, err := Load(write(t, c.text))
+		if err != nil {
+			t.Fatal(err)
+		}
+		i.NodeID = c.node
+		state := ""
+		if c.node != "" {
+			state = filepath.Join(t.TempDir(), "a", "state")
+		}
+		s, err := d.Stage(t.Context(), i, state, t.Logf)
+		if err != nil || (s != nil) != c.want {
+			t.Fatalf("%s: want a stage: %t, got %v (error: %v)", name, c.want, s, err)
+		}
+		if info, err := os.Stat(state); c.want && c.node != "" && (err != nil || !info.IsDir()) {
+			t.Errorf("%s: want its directory made, got %v", name, err)
+		}
+		if c.asks {
+			select {
+			case <-asked:
+			case <-time.After(time.Minute):
+				t.Errorf("%s: want the backend asked, it was not in a minute", name)
+			}
+		}
+	}
+}
+
 // TestDynamic shows what a definition with dynamic volumes says to a run, and that nothing has to be given to its driver.
 func TestDynamic(t *testing.T) {
 	d, err := Load(write(t, minimal+"controller: {command: [d, '${ENDPOINT}']}\nvolumes: {provisioning: dynamic, parameters: {type: fast}}\n"))
@@ -242,6 +290,9 @@ func TestLint(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, want string }{
 		"no such program":      {program, "/nowhere/driver", `:7: node.command[0]: stat /nowhere/driver: no such file or directory (remedy: build it`},
 		"not in PATH":          {program, "no-such-program-anywhere", `:7: node.command[0]: driver "mine": program "no-such-program-anywhere"`},
+		"none beside it":       {program, "./driver", `/driver: no such file or directory (remedy: build it`},
+		"none of a controller": {"volumes:", "controller: {command: [/nowhere/driver, '${ENDPOINT}']}\nvolumes:", `controller.command[0]: stat /nowhere/driver`},
+		"no controller's name": {"volumes:", "controller: {command: [/bin/sh, '${ENDPOINT}']}\nvolumes:", `controller.command: has no ${DRIVER_NAME}`},
 		"not executable":       {program, "/etc/passwd", `cannot be executed: -rw-r--r--`},
 		"a folder":             {program, "/etc", `cannot be executed: d`},
 		"no driver name":       {"${DRIVER_NAME}", "x", `:7: node.command: has no ${DRIVER_NAME}`},
@@ -259,6 +310,14 @@ func TestLint(t *testing.T) {
 				t.Fatalf("want %q and a remedy, got %v", c.want, err)
 			}
 		})
+	}
+	itsOwn := strings.NewReplacer("--nodeid=${NODE_ID}", "--x", "limit: own", "limit: own\nnodeIDs: own").Replace(good)
+	if _, err := Lint(write(t, itsOwn)); err != nil {
+		t.Errorf("node ids of its own: want no ${NODE_ID} asked for, got %v", err)
+	}
+	gate, _, _ := strings.Cut(strings.NewReplacer(`, STATE: "${STATE_DIR}"`, "", "limit: own", "limit: gate").Replace(good), "causes:")
+	if notes, err := Lint(write(t, gate)); err != nil || len(notes) != 1 || !strings.Contains(notes[0], "limit: gate") {
+		t.Errorf("a gate's limit, which the gate keeps: want one note, got %q, %v", notes, err)
 	}
 	backend := strings.Replace(minimal, "./bin/driver", program, 1)
 	if _, err := Lint(write(t, backend)); err == nil || !strings.Contains(err.Error(), "limit: with limit: backend, want a process that is given ${BACKEND}") {
@@ -323,14 +382,14 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// probed is an Identity service that says whether it is ready.
+// probed is an Identity service that says whether it is ready; nil says nothing.
 type probed struct {
 	csi.UnimplementedIdentityServer
-	ready bool
+	ready *wrapperspb.BoolValue
 }
 
 func (p probed) Probe(context.Context, *csi.ProbeRequest) (*csi.ProbeResponse, error) {
-	return &csi.ProbeResponse{Ready: wrapperspb.Bool(p.ready)}, nil
+	return &csi.ProbeResponse{Ready: p.ready}, nil
 }
 
 func TestStartCheck(t *testing.T) {
@@ -348,10 +407,11 @@ func TestStartCheck(t *testing.T) {
 		t.Cleanup(s.Stop)
 		return filepath.Join(dir, name)
 	}
-	ready, unready := grpc.NewServer(), grpc.NewServer()
-	csi.RegisterIdentityServer(ready, probed{ready: true})
-	csi.RegisterIdentityServer(unready, probed{})
-	sockets := map[string]string{"ready": serve("r", ready), "unready": serve("u", unready), "silent": serve("s", grpc.NewServer()), "none": filepath.Join(dir, "none")}
+	ready, unready, terse := grpc.NewServer(), grpc.NewServer(), grpc.NewServer()
+	csi.RegisterIdentityServer(ready, probed{ready: wrapperspb.Bool(true)})
+	csi.RegisterIdentityServer(unready, probed{ready: wrapperspb.Bool(false)})
+	csi.RegisterIdentityServer(terse, probed{})
+	sockets := map[string]string{"ready": serve("r", ready), "unready": serve("u", unready), "terse": serve("t", terse), "silent": serve("s", grpc.NewServer()), "none": filepath.Join(dir, "none")}
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	for _, c := range []struct {
@@ -360,6 +420,7 @@ func TestStartCheck(t *testing.T) {
 		want   string // "" for ready
 	}{
 		{"ready", ReadyProbe, ""}, {"ready", ReadySocket, ""}, {"unready", ReadySocket, ""}, {"silent", ReadySocket, ""},
+		{"terse", ReadyProbe, ""}, // CSI: without a word it is ready
 		{"unready", ReadyProbe, "not ready"}, {"silent", ReadyProbe, "Unimplemented"}, {"none", ReadySocket, "no such file"}, {"none", ReadyProbe, "no such file"},
 	} {
 		err := Start{Ready: c.ready}.Check(ctx, sockets[c.socket])

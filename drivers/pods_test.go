@@ -59,7 +59,7 @@ func TestLoadPods(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if d.HasProcess() || !d.HasPods() || !d.PodsHaveController() || d.HasController() || len(d.Files()) > 0 {
+	if d.HasProcess() || !d.HasPods() || !d.PodsHaveController() || !d.ControllerApart() || d.HasController() || len(d.Files()) > 0 {
 		t.Errorf("want pods and no process, got %+v", d)
 	}
 	if _, err := d.NodeCommand(instance); err == nil || !strings.Contains(err.Error(), "has pods only, and no node.command") {
@@ -128,6 +128,9 @@ func TestLoadPodsRefuses(t *testing.T) {
 		"a node that is one":  {"DaemonSet/steady-node", "Deployment/steady-node", `:15: pods.node.workload: want DaemonSet and a name`},
 		"a daemon controller": {"Deployment/steady-controller", "DaemonSet/steady-controller", `:16: pods.controller.workload: want Deployment or StatefulSet and a name`},
 		"socket with scheme":  {"socket: /csi/csi.sock", "socket: 'unix:///csi/csi.sock'", `:15: pods.node.socket: want an absolute path`},
+		"no name":             {"DaemonSet/steady-node", "DaemonSet/", `:15: pods.node.workload: want DaemonSet and a name, got "DaemonSet/"`},
+		"one workload":        {"Deployment/steady-controller", "DaemonSet/steady-node", `:16: pods.controller.workload: DaemonSet/steady-node is the node's workload`},
+		"socket not clean":    {"socket: /csi/csi.sock", "socket: /csi/../csi/csi.sock", `:15: pods.node.socket: want an absolute path`},
 		"controller, no node": {"pods:", "controller: {command: [x, '${ENDPOINT}']}\npods:", `:12: controller: a controller's process without a node's`},
 		"own node ids":        {"figures:", "nodeIDs: own\nfigures:", "nodeIDs: own goes with node processes that serve controller calls"},
 	} {
@@ -148,6 +151,47 @@ func TestLoadPodsRefuses(t *testing.T) {
 	}
 }
 
+// rewrite changes all manifests of a definition.
+func rewrite(t *testing.T, path, from, to string) {
+	t.Helper()
+	for _, name := range []string{"deploy/rbac.yaml", "deploy/driver.yaml"} {
+		file := filepath.Join(filepath.Dir(path), name)
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(file, []byte(strings.ReplaceAll(string(text), from, to)), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// TestPodsTakeShortNames: the manifests may name an image in short and the archive in full, and the archive may be anywhere.
+func TestPodsTakeShortNames(t *testing.T) {
+	archive := filepath.Join(t.TempDir(), "elsewhere.tar")
+	saveImage(t, archive, "manifest.json", `[{"RepoTags": ["docker.io/library/steady:latest"]}]`)
+	path := withPods(t, "steady.tar", archive)
+	rewrite(t, path, "headroom.test/steady:1", "steady")
+	if _, err := Lint(path); err != nil {
+		t.Errorf("want the image found, got %v", err)
+	}
+	d, err := Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if images, err := d.PulledImages(); err != nil || len(images) > 0 {
+		t.Errorf("want no image pulled, got %q (error: %v)", images, err)
+	}
+}
+
+// TestNotesOfPodsOnly says nothing of processes that there are none of.
+func TestNotesOfPodsOnly(t *testing.T) {
+	notes, err := Lint(withPods(t, "figures:", "limit: fixed\nfigures:"))
+	if err != nil || !strings.Contains(notes[0], "limit: fixed") || strings.Contains(strings.Join(notes, "\n"), "no process") {
+		t.Errorf("want a note of the fixed limit and none of processes, got %q (error: %v)", notes, err)
+	}
+}
+
 func TestLintPodsRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, want string }{
 		"no such manifest":    {"deploy/rbac.yaml", "deploy/none.yaml", `:13: pods.manifests[0]: open `},
@@ -158,8 +202,23 @@ func TestLintPodsRefuses(t *testing.T) {
 		"socket in no volume": {"/csi/csi.sock", "/tmp/csi.sock", `:15: pods.node.socket: /tmp/csi.sock is in no volume`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if _, err := Lint(withPods(t, c.from, c.to)); err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "remedy") {
-				t.Errorf("want %q and a remedy, got %v", c.want, err)
+			path := withPods(t, c.from, c.to)
+			_, err := Lint(path)
+			if err == nil || !strings.Contains(err.Error(), c.want) || !strings.Contains(err.Error(), "remedy") {
+				t.Fatalf("want %q and a remedy, got %v", c.want, err)
+			}
+			if strings.Contains(err.Error(), "no container runs that") {
+				t.Errorf("want nothing said of images that are not known, got %v", err)
+			}
+			d, err := Load(path)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := d.LintPods(); err == nil || !strings.Contains(err.Error(), c.want) {
+				t.Errorf("of the definition alone: want %q, got %v", c.want, err)
+			}
+			if notes, err := LintProcesses(path); err != nil || len(notes) > 0 {
+				t.Errorf("for those who start no pods: want nothing said of them, got %q, %v", notes, err)
 			}
 		})
 	}
@@ -171,6 +230,11 @@ func TestLintPodsRefuses(t *testing.T) {
 	saveImage(t, filepath.Join(filepath.Dir(path), "steady.tar"), "manifest.json", `[{}]`)
 	if _, err := Lint(path); err == nil || !strings.Contains(err.Error(), "has no image with a name and a tag") {
 		t.Errorf("want an image without a name refused, got %v", err)
+	}
+	path = withPods(t, "", "")
+	rewrite(t, path, "${BACKEND}", "none")
+	if _, err := Lint(path); err == nil || !strings.Contains(err.Error(), "pods.manifests: with limit: backend, want ${BACKEND} in one of them") {
+		t.Errorf("want ${BACKEND} missed, got %v", err)
 	}
 	path = withPods(t, "", "")
 	rbac := filepath.Join(filepath.Dir(path), "deploy/rbac.yaml")
