@@ -11,12 +11,15 @@ func TestDiff(t *testing.T) {
 		{"requirement", "same", Held, ""}, {"requirement", "breaks", Held, ""}, {"requirement", "mends", Violated, "want 1"}, {"requirement", "opens", Held, ""},
 		{"requirement", "leaves", Held, "was here"}, {"invariant", "skips", Held, ""}, {"invariant", "same", Inconclusive, ""}, {"invariant", "shifts", Skipped, ""},
 		{"requirement", "tried twice", Violated, ""}, {"requirement", "tried twice", Held, ""}, {"invariant", "nonsense", Held, ""},
+		{"requirement", "breaks once", Held, ""}, {"requirement", "breaks once", Held, ""}, {"invariant", "excused", Held, ""}, {"invariant", "unread", Skipped, ""},
 	}}
 	to := Comparable{Facts: map[string]string{"driver": "mine", "kubelet": "v1.36.3"}, Rows: []Row{
 		{"requirement", "same", Held, ""}, {"requirement", "breaks", Violated, "want 8, got 9"}, {"requirement", "mends", Held, ""}, {"requirement", "opens", Inconclusive, ""},
 		{"requirement", "comes", Held, ""}, {"requirement", "comes broken", Violated, ""}, {"requirement", "comes open", Inconclusive, ""},
 		{"invariant", "skips", Skipped, ""}, {"invariant", "same", Inconclusive, ""}, {"invariant", "shifts", NotJudged, ""},
 		{"requirement", "tried twice", Held, ""}, {"requirement", "tried twice", Violated, ""}, {"invariant", "nonsense", "Fine", ""},
+		{"requirement", "breaks once", Violated, ""}, {"requirement", "breaks once", Held, ""}, {"invariant", "excused", KnownUpstream, ""}, {"invariant", "unread", Inconclusive, ""},
+		{"requirement", "comes skipped", Skipped, ""},
 	}}
 	d := Diff(from, to)
 	ids := func(changes []Change) (out []string) {
@@ -29,9 +32,9 @@ func TestDiff(t *testing.T) {
 		name      string
 		got, want []string
 	}{
-		{"worse", ids(d.Worse), []string{"breaks", "comes broken", "comes open", "opens", "nonsense", "skips"}},
+		{"worse", ids(d.Worse), []string{"breaks", "breaks once", "comes broken", "comes open", "opens", "excused", "nonsense", "skips", "unread"}},
 		{"better", ids(d.Better), []string{"mends"}},
-		{"other", ids(d.Other), []string{"comes", "leaves", "shifts"}},
+		{"other", ids(d.Other), []string{"comes", "comes skipped", "leaves", "shifts"}},
 	} {
 		if !slices.Equal(c.got, c.want) {
 			t.Errorf("%s: want %q, got %q", c.name, c.want, c.got)
@@ -50,8 +53,8 @@ func TestDiff(t *testing.T) {
 	for _, want := range []string{
 		"gone: x -> none\n", "kubelet: v1.35.4 -> v1.36.3\n", "worse:\n  requirement breaks: held -> violated  want 8, got 9\n",
 		"  requirement comes broken: not in it -> violated\n", "better:\n  requirement mends: violated -> held  want 1\n",
-		"other:\n  requirement comes: not in it -> held\n  requirement leaves: held -> not in it  was here\n",
-		"invariant nonsense: held -> NO VERDICT\n", "6 worse, 1 better, 3 other, 3 the same\n",
+		"other:\n  requirement comes: not in it -> held\n  requirement comes skipped: not in it -> skipped\n  requirement leaves: held -> not in it  was here\n",
+		"invariant nonsense: held -> NO VERDICT\n", "9 worse, 1 better, 4 other, 3 the same\n",
 	} {
 		if !strings.Contains(out.String(), want) {
 			t.Errorf("want %q in:\n%s", want, out.String())

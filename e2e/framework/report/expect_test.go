@@ -14,6 +14,8 @@ func TestExpectations(t *testing.T) {
 		return invariants.Verdict{Status: s, Boundary: history.Kubelet, Subject: "late-n1/late.steady.headroom.test", Detail: "d"}
 	}
 	other := invariants.Verdict{Status: invariants.Violated, Boundary: history.Kubelet, Subject: "late-answer-n1", Detail: "other's"}
+	blamed := own(invariants.Violated)
+	blamed.Boundary = history.Driver
 	long := own(invariants.Held)
 	long.Worst = history.Duration(3e9)
 	for name, tc := range map[string]struct {
@@ -32,6 +34,8 @@ func TestExpectations(t *testing.T) {
 		"held, never tested":  {history.Expectation{}, nil, Inconclusive, NotJudged, "never put it to the test"},
 		"not held":            {history.Expectation{}, []invariants.Verdict{own(invariants.Violated)}, Violated, Violated, "want it held, got violated: d"},
 		"held and not told":   {history.Expectation{}, []invariants.Verdict{own(invariants.Held), own(invariants.Inconclusive)}, Inconclusive, Inconclusive, "not told whether it holds"},
+		"shown by another":    {history.Expectation{Violated: true}, []invariants.Verdict{blamed}, Inconclusive, Violated, "never put it to the test"},
+		"no bound":            {history.Expectation{}, []invariants.Verdict{long}, Held, Held, ""},
 		"another's violation": {history.Expectation{Violated: true}, []invariants.Verdict{other}, Inconclusive, Violated, "never put it to the test"},
 		"another's, and own":  {history.Expectation{Violated: true}, []invariants.Verdict{other, own(invariants.Violated)}, Held, Violated, ""},
 		"in time":             {history.Expectation{AtMost: history.Duration(3e9)}, []invariants.Verdict{long}, Held, Held, ""},
@@ -43,7 +47,7 @@ func TestExpectations(t *testing.T) {
 				tc.want.Invariant = "x"
 			}
 			s := newScript()
-			for _, scope := range []string{"late", "late-answer"} {
+			for _, scope := range []string{"late-answer", "late"} {
 				body := history.Scenario{Spec: "scenario/" + scope}
 				if scope == "late" {
 					body.Expect = []history.Expectation{tc.want}
@@ -70,6 +74,28 @@ func TestExpectedFailsNoRun(t *testing.T) {
 	r.Invariants = append(r.Invariants, InvariantResult{Status: Violated})
 	if got := ExitCode(r); got != ExitViolated {
 		t.Errorf("beside an expected violation: want exit code 1, got %d", got)
+	}
+}
+
+// TestExpectationsLeaveRowsWhatTheyAre: what is known upstream stays that where a scenario shows it, and a scenario that was open becomes violated by what
+// does not show.
+func TestExpectationsLeaveRowsWhatTheyAre(t *testing.T) {
+	x := &expectations{scenarios: []played{{
+		Scenario: history.Scenario{Spec: "scenario/late", Expect: []history.Expectation{{Invariant: "known", Violated: true}, {Invariant: "held", Violated: true}}}, scope: "late",
+	}}}
+	r := Report{
+		Requirements: []Requirement{{ID: "scenario/late", Status: Inconclusive, Message: "cut short"}},
+		Invariants: []InvariantResult{
+			{Name: "known", Verdicts: []Verdict{{Status: KnownUpstream, Scope: "late"}}},
+			{Name: "held", Verdicts: []Verdict{{Status: Held, Scope: "late"}}},
+		},
+	}
+	x.judge(&r)
+	if got := r.Invariants[0].Status; got != KnownUpstream {
+		t.Errorf("want it known upstream, got %s", got)
+	}
+	if q := r.Requirements[0]; q.Status != Violated || !strings.Contains(q.Message, "cut short") || !strings.Contains(q.Message, "want it violated, got it held") {
+		t.Errorf("want the scenario violated, for both reasons, got %s %q", q.Status, q.Message)
 	}
 }
 

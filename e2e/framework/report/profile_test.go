@@ -101,6 +101,23 @@ func TestProfile(t *testing.T) {
 		"extended spec not run, a claim held": {change: func(r *Report) {
 			r.Requirements = slices.DeleteFunc(r.Requirements, func(q Requirement) bool { return q.ID == "aligned-periods" })
 		}, core: ResultSuccess, extended: ResultPartial, skipped: "aligned-periods it was not run"},
+		"tried twice, held the second time": {change: func(r *Report) {
+			r.requirement("limit-enforced", Violated, history.Driver)
+			r.Requirements = append(r.Requirements, Requirement{ID: "limit-enforced", Status: Held, Boundary: history.Driver})
+		}, core: ResultFailure, extended: ResultSuccess, failed: []string{"limit-enforced"}},
+		"tried twice, held the first time": {change: func(r *Report) {
+			r.Requirements = append(r.Requirements, Requirement{ID: "limit-enforced", Status: Violated, Boundary: history.Driver})
+		}, core: ResultFailure, extended: ResultSuccess, failed: []string{"limit-enforced"}},
+		"extended spec violated, the others skipped": {change: func(r *Report) {
+			for _, f := range Features {
+				for _, id := range f.Requirements {
+					if f.Name == "MutableLimit" {
+						r.requirement(id, Skipped, history.Kubelet)
+					}
+				}
+			}
+			r.requirement("count-drop", Violated, history.Driver)
+		}, core: ResultSuccess, extended: ResultFailure, failed: []string{"count-drop"}},
 		"no status": {change: func(r *Report) { r.requirement("churn", "Fine", history.Driver) }, core: ResultPartial, extended: ResultSuccess,
 			skipped: "churn NO VERDICT: because"},
 		"on the gate": {quota: history.LimitGate, core: ResultPartial, extended: ResultPartial,
@@ -219,22 +236,39 @@ func TestYoungerFeatures(t *testing.T) {
 	}
 }
 
+// TestProfileWithoutRows is none that anything bears out.
+func TestProfileWithoutRows(t *testing.T) {
+	r := allHeld()
+	r.Conformance = r.conform(Conformance{Version: "v1", Quota: "backend"})
+	if err := r.follows(); err != nil {
+		t.Fatal(err)
+	}
+	r.Requirements = nil
+	if err := r.follows(); err == nil {
+		t.Error("want profiles refused whose rows are gone")
+	}
+}
+
 // TestDiffProfiles shows what a new release of a driver changed in its profiles.
 func TestDiffProfiles(t *testing.T) {
 	before, after := allHeld(), allHeld()
 	after.requirement("limit-enforced", Violated, history.Driver)
 	after.requirement("driver-old-version", Skipped, history.Driver)
-	before.Conformance = before.conform(Conformance{Version: "v1", Quota: "backend"})
+	after.invariant("query-budget", Violated, history.Driver)
+	before.Provider, after.Provider = "local", "kind"
+	before.Versions, after.Versions = map[string]string{"kubelet": "v1.35.4"}, map[string]string{"kubelet": "v1.36.3"}
+	before.Conformance = before.conform(Conformance{Version: "v1", Quota: "own"})
 	after.Conformance = after.conform(Conformance{Version: "v2", Quota: "backend"})
 	d := Diff(before.Comparable(), after.Comparable())
-	if want := []Fact{{"driver version", "v1", "v2"}}; !reflect.DeepEqual(d.Facts, want) {
+	if want := []Fact{{"driver version", "v1", "v2"}, {"kubelet", "v1.35.4", "v1.36.3"}, {"provider", "local", "kind"}, {"quota", "own", "backend"}}; !reflect.DeepEqual(d.Facts, want) {
 		t.Errorf("facts: want %v, got %v", want, d.Facts)
 	}
 	var worse []string
 	for _, c := range d.Worse {
 		worse = append(worse, c.Kind+" "+c.ID+" "+string(c.From)+" "+string(c.To))
 	}
-	want := []string{"requirement driver-old-version Held Skipped", "requirement limit-enforced Held Violated", "profile AttachCapacity core success failure", "feature Releases Held Skipped"}
+	want := []string{"requirement driver-old-version Held Skipped", "requirement limit-enforced Held Violated", "profile AttachCapacity core success failure",
+		"profile AttachCapacity extended success failure", "invariant query-budget Held Violated", "feature Releases Held Skipped"}
 	if !slices.Equal(worse, want) || len(d.Better) > 0 {
 		t.Errorf("worse: want %q, got %q (better: %v)", want, worse, d.Better)
 	}
