@@ -17,6 +17,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"headroom/e2e/framework/history"
 )
 
 func TestBothSidesAreRecorded(t *testing.T) {
@@ -223,6 +225,78 @@ func TestRouteByNodeID(t *testing.T) {
 	}
 }
 
+// TestRecordedFields are what the history has of calls beside NodeGetInfo and attaches: by these volumes are told apart, and releases.
+func TestRecordedFields(t *testing.T) {
+	r := newRig(t, func(o *Options) {
+		o.Node = ""
+		driver := o.Driver
+		o.Driver, o.Route = "", func(node string) string { return map[string]string{"": driver}[node] }
+	})
+	serveDriver(t, r.driver, &fakeDriver{})
+	if _, err := csi.NewIdentityClient(r.conn).GetPluginInfo(r.ctx(), &csi.GetPluginInfoRequest{}); err != nil {
+		t.Fatalf("want the Identity service routed, too, got %v", err)
+	}
+	if _, err := csi.NewControllerClient(r.conn).CreateVolume(r.ctx(), &csi.CreateVolumeRequest{Name: "pvc-1"}); err != nil {
+		t.Fatal(err)
+	}
+	deadline := time.Now().Add(patience)
+	for len(r.recorded()) < 8 && time.Now().Before(deadline) {
+		time.Sleep(5 * time.Millisecond)
+	}
+	for i, e := range r.recorded() {
+		var c history.CSICall
+		if err := e.Decode(&c); err != nil {
+			t.Fatal(err)
+		}
+		if e.Key == "GetPluginInfo" && (c.Version == "v7") != (e.Phase == history.OK) {
+			t.Errorf("event %d: want the version in the answer, got %q when %s", i, c.Version, e.Phase)
+		}
+		if e.Key == "CreateVolume" && (c.Name != "pvc-1" || (c.Volume == "id-1") != (e.Phase == history.OK)) {
+			t.Errorf("event %d: want the name, and the volume in the answer, got %q and %q when %s", i, c.Name, c.Volume, e.Phase)
+		}
+	}
+	if n := len(r.recorded()); n != 8 {
+		t.Errorf("want 8 events, got %d", n)
+	}
+}
+
+// TestBigMessagesPass: limits are the client's and the driver's to have, and gRPC's own are below what a CSI call may hold.
+func TestBigMessagesPass(t *testing.T) {
+	big := strings.Repeat("x", 5<<20)
+	r := newRig(t, nil)
+	serveDriver(t, r.driver, &fakeDriver{info: func(context.Context) (*csi.NodeGetInfoResponse, error) {
+		return &csi.NodeGetInfoResponse{NodeId: big}, nil
+	}}, grpc.MaxRecvMsgSize(maxMessage))
+	got, err := csi.NewNodeClient(r.conn).NodeGetInfo(r.ctx(), &csi.NodeGetInfoRequest{}, grpc.MaxCallRecvMsgSize(maxMessage))
+	if err != nil || got.NodeId != big {
+		t.Errorf("want an answer of 5 MiB, got %v", err)
+	}
+	if _, err := csi.NewControllerClient(r.conn).ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: big, NodeId: "n1"}); err != nil {
+		t.Errorf("want a request of 5 MiB taken, got %v", err)
+	}
+}
+
+// TestServeEndsWithItsContext: a gate whose context ends is no error.
+func TestServeEndsWithItsContext(t *testing.T) {
+	g, err := New(Options{Listen: filepath.Join(shortDir(t), "g"), Driver: "unix:///d"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer g.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- g.Serve(ctx) }()
+	cancel()
+	select {
+	case err := <-served:
+		if err != nil {
+			t.Errorf("want no error, got %v", err)
+		}
+	case <-time.After(patience):
+		t.Errorf("it serves %s after its context's end", patience)
+	}
+}
+
 func TestRouteToNobody(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Driver, o.Route = "", func(string) string { return "" } })
 	_, err := csi.NewControllerClient(r.conn).ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n9"})
@@ -239,6 +313,7 @@ func TestNewRefuses(t *testing.T) {
 	}
 	cases := map[string]Options{
 		"no driver":       {Listen: filepath.Join(dir, "a")},
+		"relative path":   {Listen: filepath.Join(dir, "c"), Driver: "unix://d"},
 		"driver endpoint": {Listen: filepath.Join(dir, "b"), Driver: "tcp://x"},
 		"long path":       {Listen: filepath.Join(dir, strings.Repeat("x", 120)), Driver: "unix:///d"},
 		"not a socket":    {Listen: file, Driver: "unix:///d"},

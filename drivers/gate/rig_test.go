@@ -52,6 +52,14 @@ func (d *fakeDriver) ControllerPublishVolume(ctx context.Context, r *csi.Control
 	return d.publish(ctx, r)
 }
 
+func (d *fakeDriver) GetPluginInfo(context.Context, *csi.GetPluginInfoRequest) (*csi.GetPluginInfoResponse, error) {
+	return &csi.GetPluginInfoResponse{Name: "d.test", VendorVersion: "v7"}, nil
+}
+
+func (d *fakeDriver) CreateVolume(context.Context, *csi.CreateVolumeRequest) (*csi.CreateVolumeResponse, error) {
+	return &csi.CreateVolumeResponse{Volume: &csi.Volume{VolumeId: "id-1"}}, nil
+}
+
 func (d *fakeDriver) count() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -62,6 +62,10 @@ func TestRewrittenIdentity(t *testing.T) {
 		return &csi.NodeGetInfoResponse{NodeId: "n1", MaxVolumesPerNode: 8, AccessibleTopology: &csi.Topology{Segments: map[string]string{"z": "a"}}}, nil
 	}})
 	other, empty := "n2", ""
+	defer r.gate.Rules().Add(Rule{Method: "ControllerPublishVolume", NodeID: &other})()
+	if got, err := csi.NewControllerClient(r.conn).ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v"}); err != nil || len(got.ProtoReflect().GetUnknown()) > 0 {
+		t.Errorf("an answer of another method: want it as it is, got %v, %v", got, err)
+	}
 	for name, c := range map[string]struct {
 		rule    Rule
 		id, key string
