@@ -52,6 +52,7 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 		"unknown provisioner": {Options{Driver: "steady-dynamic", Components: map[string]versions.Version{"csi-provisioner": "v4.0.0"}},
 			[]string{"csi-provisioner", "v4.0.0", "v5.3.0"}},
 		"new release dynamic":  {Options{NewDriver: "steady-dynamic"}, []string{`new release "steady-dynamic": true`, "volumes.provisioning"}},
+		"new release unknown":  {Options{NewDriver: "nosuch"}, []string{`"nosuch"`, "steady"}},
 		"no mirror":            {Options{From: binaries.Origin{Mode: binaries.FromMirror}}, []string{"--mirror"}},
 		"unknown provider":     {Options{Provider: "cloud"}, []string{`"cloud"`, "local, kind"}},
 		"topology for local":   {Options{Topology: "one-worker"}, []string{`"one-worker"`, "--provider kind"}},

@@ -189,7 +189,7 @@ func TestEndSpecKeepsTheEnvironmentApart(t *testing.T) {
 
 func TestEndSpecLeavesOpenWhatWasNotTried(t *testing.T) {
 	e, body := outcomeOf(t, Outcome{NotTried: "the driver is down"})
-	if e.Phase != history.Unknown || body.Outcome != "Inconclusive" || !strings.Contains(body.Message, "the driver is down") {
+	if e.Phase != history.Unknown || body.Outcome != "Inconclusive" || body.Boundary != history.Driver || !strings.Contains(body.Message, "the driver is down") {
 		t.Errorf("want it Inconclusive with the reason, got %s %s %q", e.Phase, body.Outcome, body.Message)
 	}
 }
@@ -198,6 +198,53 @@ func TestEndSpecSkipsWithAReason(t *testing.T) {
 	e, body := outcomeOf(t, Outcome{Skipped: "provider kind: it takes 6 nodes"})
 	if e.Phase != history.Observed || !body.Skipped || body.Outcome != "" || body.Message != "provider kind: it takes 6 nodes" {
 		t.Errorf("want a skip with its reason and no outcome, got %s %+v", e.Phase, body)
+	}
+}
+
+// TestEndSpecSkipsWhatTheProviderCannot: that a provider lacks something is no failure of anybody's.
+func TestEndSpecSkipsWhatTheProviderCannot(t *testing.T) {
+	e, body := outcomeOf(t, Outcome{Failure: fmt.Errorf("make: %w", &cluster.UnsupportedError{Provider: "kind", Why: "it takes zones"})})
+	if e.Phase != history.Observed || !body.Skipped || body.Outcome != "" || !strings.Contains(body.Message, "it takes zones") {
+		t.Errorf("want a skip with its reason and no outcome, got %s %+v", e.Phase, body)
+	}
+}
+
+// TestEndSpecOnTheGateHeld: what held behind the gate's limit is no failure that would have to be excused.
+func TestEndSpecOnTheGateHeld(t *testing.T) {
+	gate := history.Header{Params: history.Params{Driver: history.DriverParams{Limit: history.LimitGate}}}
+	e, body := outcomeIn(t, gate, Requirement{ID: "x", Claim: "claim", Boundary: history.Driver}, Outcome{})
+	if e.Phase != history.OK || body.Outcome != "Held" || body.Message != "" {
+		t.Errorf("want it held, got %s %+v", e.Phase, body)
+	}
+}
+
+// TestInapplicable says why a requirement does not apply: its features, its contrary ones, its bench and its own word, each for itself.
+func TestInapplicable(t *testing.T) {
+	const feature = "count-mutable"
+	ran := func(v string) map[string]string {
+		return map[string]string{"kube-apiserver": v, "kubelet": v, "kube-scheduler": v, "kube-controller-manager": v}
+	}
+	fixed := history.DriverParams{Limit: "fixed"}
+	for name, c := range map[string]struct {
+		r      Requirement
+		ran    string
+		driver history.DriverParams
+		want   bool
+	}{
+		"no needs":                   {Requirement{}, "v1.36.3", history.DriverParams{}, false},
+		"needs what is there":        {Requirement{Needs: []string{feature}}, "v1.36.3", history.DriverParams{}, false},
+		"needs what is not":          {Requirement{Needs: []string{feature}}, "v1.32.13", history.DriverParams{}, true},
+		"lacks what is there":        {Requirement{Lacks: []string{feature}}, "v1.36.3", history.DriverParams{}, true},
+		"lacks what is not":          {Requirement{Lacks: []string{feature}}, "v1.32.13", history.DriverParams{}, false},
+		"a limit that changes":       {Requirement{Setup: Setup{Changes: true}}, "v1.36.3", fixed, true},
+		"a limit that specs choose":  {Requirement{Setup: Setup{Nodes: []Node{{}}}}, "v1.36.3", fixed, true},
+		"any limit":                  {Requirement{Setup: Setup{Nodes: []Node{{AnyLimit: true}}}}, "v1.36.3", fixed, false},
+		"by its own word":            {Requirement{Unless: func(history.Header) string { return "so" }}, "v1.36.3", history.DriverParams{}, true},
+		"by its own word it applies": {Requirement{Unless: func(history.Header) string { return "" }}, "v1.36.3", history.DriverParams{}, false},
+	} {
+		if why := c.r.Inapplicable(history.Header{Versions: ran(c.ran), Params: history.Params{Driver: c.driver}}); (why != "") != c.want {
+			t.Errorf("%s: want a reason: %t, got %q", name, c.want, why)
+		}
 	}
 }
 
@@ -285,6 +332,8 @@ func TestRegisterRefusesWhatOnlyARunWouldFind(t *testing.T) {
 		"no source":   func(r *Requirement) { r.ID, r.Source = "b", "" },
 		"no boundary": func(r *Requirement) { r.ID, r.Boundary = "b", "" },
 		"no test":     func(r *Requirement) { r.ID, r.Test = "b", nil },
+		"needs":       func(r *Requirement) { r.ID, r.Needs = "b", []string{"no-such-feature"} },
+		"lacks":       func(r *Requirement) { r.ID, r.Lacks = "b", []string{"no-such-feature"} },
 	} {
 		func() {
 			defer func() {
