@@ -300,7 +300,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 func TestRouteToNobody(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Driver, o.Route = "", func(string) string { return "" } })
 	_, err := csi.NewControllerClient(r.conn).ControllerPublishVolume(r.ctx(), &csi.ControllerPublishVolumeRequest{VolumeId: "v", NodeId: "n9"})
-	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), `"n9"`) {
+	if status.Code(err) != codes.Unavailable || !strings.Contains(err.Error(), `the id "n9": `) || !strings.Contains(err.Error(), "nodeIDs: own") {
 		t.Fatalf("want UNAVAILABLE that names the node, got %v", err)
 	}
 }

@@ -32,7 +32,11 @@ func (g *Gate) connect(ctx context.Context, c *call) (*link, error) {
 		endpoint = g.opts.Driver
 	}
 	if endpoint == "" {
-		return nil, status.Errorf(codes.Unavailable, "gate: no driver %q for node %q", g.opts.DriverName, c.body.NodeID)
+		if c.body.NodeID == "" {
+			return nil, status.Errorf(codes.Unavailable, "gate: no node runs driver %q", g.opts.DriverName)
+		}
+		return nil, status.Errorf(codes.Unavailable, "gate: no node that runs driver %q has the id %q: a driver answers the id that it is given, or its definition says nodeIDs: own",
+			g.opts.DriverName, c.body.NodeID)
 	}
 	path, err := socketPath(endpoint)
 	if err != nil {

@@ -59,7 +59,7 @@ func poorDriver(how, endpoint string) {
 		}
 		return handler(ctx, req)
 	}))
-	f := &fake{limit: 3, attached: map[string]bool{}, name: os.Args[2]}
+	f := &fake{limit: 3, attached: map[string]bool{}, name: os.Args[2], id: os.Args[3]}
 	csi.RegisterIdentityServer(s, f)
 	csi.RegisterControllerServer(s, f)
 	csi.RegisterNodeServer(s, f)
@@ -74,6 +74,7 @@ type fake struct {
 	csi.UnimplementedNodeServer
 	wrong wrong
 	name  string // fake.test when empty
+	id    string // of its node; n1 when empty
 
 	mu       sync.Mutex
 	limit    int64
@@ -137,7 +138,7 @@ func (f *fake) NodeGetInfo(context.Context, *csi.NodeGetInfoRequest) (*csi.NodeG
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.calls++
-	out := &csi.NodeGetInfoResponse{NodeId: "n1", MaxVolumesPerNode: f.limit - f.foreign}
+	out := &csi.NodeGetInfoResponse{NodeId: cmp.Or(f.id, "n1"), MaxVolumesPerNode: f.limit - f.foreign}
 	if f.wrong.node == nil {
 		return out, nil
 	}

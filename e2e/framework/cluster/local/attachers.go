@@ -91,19 +91,16 @@ func (c *cell) addDriver(ctx context.Context, spec cluster.DriverSpec) (_ none, 
 	return none{}, errors.Join(<-attacher, err)
 }
 
-// route is where the driver of a node listens; of any node that runs the driver when nodeID is empty.
+// route is where the driver of a node listens; of any node that runs the driver when nodeID is empty. "" where none does.
 func (c *cell) route(nodeID, driver string) string {
-	if nodeID == "" {
-		c.mu.Lock()
-		defer c.mu.Unlock()
-		for _, n := range c.nodes {
-			if slices.Contains(n.drivers, driver) {
-				nodeID = n.name
-				break
-			}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, n := range c.nodes {
+		if (nodeID == "" || nodeID == n.name) && slices.Contains(n.drivers, driver) {
+			return "unix://" + driverSocket(n.name, driver)
 		}
 	}
-	return "unix://" + driverSocket(nodeID, driver)
+	return ""
 }
 
 func (c *cell) startController(ctx context.Context, d *driverController, def *drivers.Definition, name, socket string) error {

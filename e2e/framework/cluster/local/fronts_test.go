@@ -130,3 +130,17 @@ func TestGateFlags(t *testing.T) {
 		t.Errorf("no gates: want no flags, got %q", got)
 	}
 }
+
+// TestRoute: controller calls go to the driver of their node, those for no node to any that runs the driver, and those for what is no such node nowhere.
+func TestRoute(t *testing.T) {
+	c := &cell{nodes: map[string]*node{"n1": {name: "n1", drivers: []string{"d"}}, "n2": {name: "n2", drivers: []string{"other"}}}}
+	there := "unix://" + driverSocket("n1", "d")
+	for id, want := range map[string]string{"n1": there, "": there, "n2": "", "n3": ""} {
+		if got := c.route(id, "d"); got != want {
+			t.Errorf("node id %q: want %q, got %q", id, want, got)
+		}
+	}
+	if got := c.route("", "nobody's"); got != "" {
+		t.Errorf("a driver of no node: want nowhere, got %q", got)
+	}
+}
