@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -27,9 +28,93 @@ type workflow struct {
 				Shard []struct{ Name, Focus string }
 			}
 		}
-		Steps []struct {
-			Run string
-			Env map[string]string
+		Steps []step
+	}
+}
+
+// step is what the tests read of a step.
+type step struct {
+	ID, Name, If, Uses, Run string
+	With, Env               map[string]string
+}
+
+// judging are the commands that can end red for the driver's sake.
+var judging = regexp.MustCompile(`headroom\.sh|headroom (run|matrix|upgrade|replay|chaos|driver check)\b`)
+
+// cacheMistakes says what keeps the components that one job got from the next one: a step that saves comes before all that the driver can turn red.
+func cacheMistakes(steps []step) (wrong []string) {
+	at := map[string]int{}
+	for i, s := range steps {
+		action, _, _ := strings.Cut(s.Uses, "@")
+		switch {
+		case action == "actions/cache":
+			wrong = append(wrong, "actions/cache saves at the job's end, and only where that is green: want actions/cache/restore and actions/cache/save")
+		case action == "actions/cache/restore", action == "actions/cache/save":
+			at[strings.TrimPrefix(action, "actions/cache/")] = i + 1
+		case strings.Contains(s.Run, "headroom binaries fetch"):
+			at["fetch"] = i + 1
+		case judging.MatchString(s.Run) && at["judge"] == 0:
+			at["judge"] = i + 1
+		}
+	}
+	order := []string{"restore", "fetch", "save", "judge"}
+	for i, name := range order {
+		if at[name] == 0 {
+			return append(wrong, "no step to "+name)
+		}
+		if i > 0 && at[name] < at[order[i-1]] {
+			wrong = append(wrong, name+" comes before "+order[i-1])
+		}
+	}
+	restore, fetch, save := steps[at["restore"]-1], steps[at["fetch"]-1], steps[at["save"]-1]
+	for _, with := range []string{"path", "key"} {
+		if restore.With[with] == "" || restore.With[with] != save.With[with] {
+			wrong = append(wrong, fmt.Sprintf("want one %s restored and saved, got %q and %q", with, restore.With[with], save.With[with]))
+		}
+	}
+	onMiss := "steps." + restore.ID + ".outputs.cache-hit != 'true'"
+	if rest, found := strings.CutSuffix(save.If, onMiss); !found || restore.ID == "" || strings.TrimSuffix(rest, " && ") != restore.If || fetch.If != restore.If {
+		wrong = append(wrong, fmt.Sprintf("want what is got on the same condition, and saved where the cache missed, got %q, %q and %q", restore.If, fetch.If, save.If))
+	}
+	return wrong
+}
+
+// TestCIKeepsComponents: what took a quarter of an hour to build is kept, whatever becomes of the driver.
+func TestCIKeepsComponents(t *testing.T) {
+	text := read(t, ciWorkflow)
+	from, to := strings.Index(text, "      - name: Keep the components\n"), strings.Index(text, "      - name: Let an ordinary user")
+	if from < 0 || to < from {
+		t.Fatal("want a step that keeps the components")
+	}
+	save := text[from:to]
+	last := "      - name: Keep reports and timeline\n"
+	for name, c := range map[string]struct{ from, to, want string }{
+		"as it is":           {"", "", ""},
+		"at the job's end":   {"actions/cache/restore@", "actions/cache@", "only where that is green"},
+		"saved nowhere":      {save, "", "no step to save"},
+		"got nowhere":        {"binaries fetch", "binaries list", "no step to fetch"},
+		"saved too late":     {"", "", "judge comes before save"},
+		"nothing is judged":  {"headroom/docs/ci/headroom.sh", "true", "no step to judge"},
+		"another key":        {save, strings.Replace(save, "key: headroom-", "key: other-", 1), "want one key"},
+		"another path":       {save, strings.Replace(save, "~/.cache/headroom", "~/.cache", 1), "want one path"},
+		"saved each time":    {" && steps.cache.outputs.cache-hit != 'true'", "", "where the cache missed"},
+		"an id that is none": {"id: cache", "id: cached", "where the cache missed"},
+		"saved where green":  {"if: matrix.shard.focus != 'none' && steps", "if: success() && steps", "on the same condition"},
+	} {
+		changed := strings.Replace(text, c.from, c.to, 1)
+		if name == "saved too late" {
+			changed = strings.Replace(strings.Replace(text, save, "", 1), last, save+last, 1)
+		}
+		if name != "as it is" && changed == text {
+			t.Errorf("%s: the case changes nothing", name)
+		}
+		var w workflow
+		if err := yaml.Unmarshal([]byte(changed), &w); err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(cacheMistakes(w.Jobs["headroom"].Steps), "; ")
+		if (got == "") != (c.want == "") || !strings.Contains(got, c.want) {
+			t.Errorf("%s: want %q, got %q", name, c.want, got)
 		}
 	}
 }
