@@ -155,7 +155,7 @@ case "$1 $2" in
 "driver lint") exit "$LINT";;
 "driver check") echo "kind: DriverCheck"; exit "$CHECK";;
 "run --driver") mkdir -p "$OUT/run"; [ "$RUN" = 3 ] || echo {} > "$OUT/run/header.json"; exit "$RUN";;
-"report $OUT/run") echo page > "$OUT/timeline.html";;
+"report $OUT/run") [ "$REPORT" = 0 ] || exit "$REPORT"; echo page > "$OUT/timeline.html";;
 *) exit 9;;
 esac
 `
@@ -163,32 +163,61 @@ esac
 		t.Fatal(err)
 	}
 	for name, c := range map[string]struct {
-		focus            string
-		lint, check, run int
-		want             int
-		calls            int
-		timeline         bool
+		focus                    string
+		lint, check, run, report int
+		// before is a file that is in the folder for reports already.
+		before   string
+		want     int
+		calls    int
+		timeline bool
+		says     string
 	}{
-		"all held":             {"", 0, 0, 0, 0, 4, true},
-		"no cluster":           {"none", 0, 0, 0, 0, 2, false},
-		"definition":           {"", 2, 0, 0, 2, 1, false},
-		"check is violated":    {"", 0, 1, 0, 1, 4, true},
-		"check is partial":     {"none", 0, 4, 0, 4, 2, false},
-		"run is violated":      {"^a", 0, 4, 1, 1, 4, true},
-		"environment":          {"", 0, 4, 3, 3, 3, false},
-		"violated outranks":    {"", 0, 1, 3, 1, 3, false},
-		"inconclusive":         {"", 0, 0, 4, 4, 4, true},
-		"another code is kept": {"", 0, 0, 130, 130, 4, true},
+		"all held":                        {"", 0, 0, 0, 0, "", 0, 4, true, "reports in "},
+		"no cluster":                      {"none", 0, 0, 0, 0, "", 0, 2, false, "reports in "},
+		"definition":                      {"", 2, 0, 0, 0, "", 2, 1, false, "what is wrong with d.yaml"},
+		"check is violated":               {"", 0, 1, 0, 0, "", 1, 4, true, "reports in "},
+		"check is partial":                {"none", 0, 4, 0, 0, "", 4, 2, false, "reports in "},
+		"run is violated":                 {"^a", 0, 4, 1, 0, "", 1, 4, true, "reports in "},
+		"environment":                     {"", 0, 4, 3, 0, "", 3, 3, false, "reports in "},
+		"violated outranks":               {"", 0, 1, 3, 0, "", 1, 3, false, "reports in "},
+		"inconclusive":                    {"", 0, 0, 4, 0, "", 4, 4, true, "reports in "},
+		"another code is kept":            {"", 0, 0, 130, 0, "", 130, 4, true, "reports in "},
+		"a focus that is none":            {"(", 0, 0, 2, 0, "", 2, 4, true, "reports in "},
+		"no timeline":                     {"", 0, 0, 0, 2, "", 3, 4, false, "reports in "},
+		"no timeline of a violated one":   {"", 0, 1, 0, 2, "", 1, 4, false, "reports in "},
+		"no timeline of a violated run":   {"", 0, 0, 1, 3, "", 1, 4, false, "reports in "},
+		"no timeline of an open run":      {"", 0, 0, 4, 139, "", 3, 4, false, "reports in "},
+		"a second time":                   {"", 0, 0, 0, 0, "run/header.json", 2, 0, false, "run is there, of an earlier run: remove "},
+		"a second time, of a check":       {"none", 0, 0, 0, 0, "driver-check.yaml", 2, 0, false, "name another folder with OUT"},
+		"a second time, of a page":        {"none", 0, 0, 0, 0, "timeline.html", 2, 0, true, "timeline.html is there"},
+		"beside what is somebody else's":  {"", 0, 0, 0, 0, "notes.txt", 0, 4, true, "reports in "},
+		"a folder that cannot be written": {"", 0, 0, 0, 0, ".", 3, 1, false, "cannot be written"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
 			out, calls := filepath.Join(dir, "out"), filepath.Join(dir, "calls")
+			old := filepath.Join(out, c.before)
+			if c.before != "" {
+				if err := os.MkdirAll(filepath.Dir(old), 0o755); err != nil {
+					t.Fatal(err)
+				}
+				if err := os.WriteFile(old, []byte("old"), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if err := os.WriteFile(calls, nil, 0o644); err != nil {
+				t.Fatal(err)
+			}
 			cmd := exec.Command(script)
 			cmd.Env = append(os.Environ(), "HEADROOM="+stub, "DRIVER=d.yaml", "OUT="+out, "FOCUS="+c.focus, "CALLS="+calls,
-				"LINT="+strconv.Itoa(c.lint), "CHECK="+strconv.Itoa(c.check), "RUN="+strconv.Itoa(c.run))
+				"LINT="+strconv.Itoa(c.lint), "CHECK="+strconv.Itoa(c.check), "RUN="+strconv.Itoa(c.run), "REPORT="+strconv.Itoa(c.report))
 			said, err := cmd.CombinedOutput()
 			if got := cmd.ProcessState.ExitCode(); got != c.want {
 				t.Errorf("want exit code %d, got %d (%v):\n%s", c.want, got, err, said)
+			}
+			lines := strings.Split(strings.TrimSpace(string(said)), "\n")
+			if last := lines[len(lines)-1]; !strings.HasPrefix(last, "headroom: exit code "+strconv.Itoa(c.want)+", ") || !strings.Contains(last, c.says) {
+				t.Errorf("want the last line to say exit code %d and %q, got %q", c.want, c.says, last)
 			}
 			if made := strings.Count(read(t, calls), "\n"); made != c.calls {
 				t.Errorf("want %d calls, got %d:\n%s", c.calls, made, read(t, calls))
@@ -196,11 +225,20 @@ esac
 			if _, err := os.Stat(filepath.Join(out, "timeline.html")); (err == nil) != c.timeline {
 				t.Errorf("want a timeline: %t, got %v", c.timeline, err)
 			}
+			if c.before != "" && read(t, old) != "old" {
+				t.Errorf("want %s as it was, got %q", c.before, read(t, old))
+			}
 		})
 	}
-	cmd := exec.Command(script)
-	cmd.Env = []string{"PATH=" + os.Getenv("PATH")}
-	if said, err := cmd.CombinedOutput(); err == nil || !strings.Contains(string(said), "name the headroom binary") {
-		t.Errorf("want what is missing named, got %v: %s", err, said)
+	for unset, want := range map[string]string{"HEADROOM": "name the headroom binary", "DRIVER": "name the definition"} {
+		cmd := exec.Command(script)
+		for name, value := range map[string]string{"PATH": os.Getenv("PATH"), "HEADROOM": stub, "DRIVER": "d.yaml"} {
+			if name != unset {
+				cmd.Env = append(cmd.Env, name+"="+value)
+			}
+		}
+		if said, err := cmd.CombinedOutput(); cmd.ProcessState.ExitCode() != 2 || !strings.Contains(string(said), want) {
+			t.Errorf("without %s: want exit code 2 and what is missing named, got %v: %s", unset, err, said)
+		}
 	}
 }
