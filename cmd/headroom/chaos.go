@@ -64,7 +64,7 @@ With --seeds each plan plays on a cluster of its own, in a directory of its own,
 		"quota-outage:throttle; default all that leave no gap in the record")
 	f.IntVar(&o.Nodes, "nodes", 0, "how many nodes there are (default 2)")
 	f.DurationVar(&o.Quiet, "quiet", 0, "how long the quiet end is, where it is to be longer than what recovery is allowed")
-	f.StringVar(&o.Driver, "driver", defaultDriver, "driver under test: a name from `headroom drivers`, or a path to a .yaml file")
+	f.StringVar(&o.Driver, "driver", defaultDriver, "driver under test: a name from 'headroom drivers', or a path to a .yaml file")
 	f.StringVar(&o.file, "plan", "", "play this plan instead of making one")
 	f.BoolVar(&o.print, "print-plan", false, "only print the plan")
 	f.IntVar(&o.seeds, "seeds", 1, "how many plans to play, of as many seeds from --seed on")

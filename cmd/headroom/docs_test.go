@@ -2,6 +2,7 @@ package main
 
 import (
 	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -25,6 +26,39 @@ func undocumented(cmd *cobra.Command, text string) (missing []string) {
 		missing = append(missing, undocumented(c, text)...)
 	}
 	return missing
+}
+
+// valueName is what backquotes in a flag's usage are for: pflag shows the word between them as the name of the flag's value.
+var valueName = regexp.MustCompile(`^[^` + "`" + `]*` + "`[A-Za-z][A-Za-z0-9:=/-]*`" + `[^` + "`" + `]*$`)
+
+// misquoted lists the flags whose usage has a backquote that is not for the name of their value.
+func misquoted(cmd *cobra.Command) (wrong []string) {
+	see := func(f *pflag.Flag) {
+		if strings.Contains(f.Usage, "`") && !valueName.MatchString(f.Usage) {
+			wrong = append(wrong, cmd.CommandPath()+" --"+f.Name)
+		}
+	}
+	cmd.LocalFlags().VisitAll(see)
+	for _, c := range cmd.Commands() {
+		wrong = append(wrong, misquoted(c)...)
+	}
+	return wrong
+}
+
+func TestUsagesQuoteOnlyTheNameOfTheValue(t *testing.T) {
+	for _, name := range misquoted(rootCommand()) {
+		t.Errorf("%s: want no backquotes in its usage: pflag takes what is between them for the name of the value", name)
+	}
+	for usage, right := range map[string]bool{
+		"definition: a name": true, "a `NAME` of a driver": true, "a name from 'headroom drivers'": true,
+		"a name from `headroom drivers`": false, "one of `a` and `b`": false, "the key ` itself": false, "``": false,
+	} {
+		cmd := &cobra.Command{Use: "x"}
+		cmd.Flags().String("f", "", usage)
+		if got := len(misquoted(cmd)) == 0; got != right {
+			t.Errorf("usage %q: want it right: %t, got %t", usage, right, got)
+		}
+	}
 }
 
 func TestDocsNameEveryCommandAndFlag(t *testing.T) {

@@ -160,7 +160,7 @@ Exit codes
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&definition, "driver", "", "definition: a name from `headroom drivers`, or a path to a .yaml file")
+	f.StringVar(&definition, "driver", "", "definition: a name from 'headroom drivers', or a path to a .yaml file")
 	f.StringVar(&o.Socket, "socket", "", "unix:///path of a running driver's Node service (default: start the driver from --driver)")
 	f.StringVar(&o.Controller, "controller", "", "unix:///path of its Controller service (default that of --socket)")
 	f.StringVar(&control, "quota", "", "control interface of the quota backend that it asks: URL, host:port or unix:/path")

@@ -55,7 +55,7 @@ supports. Without --all, a covering set: every pair of component versions that m
 	f.BoolVar(&m.list, "list", false, "print the combinations and run nothing")
 	f.StringVar(&m.shard, "shard", "", "only one part of the combinations, such as 2/5")
 	f.StringVarP(&m.output, "output", "o", matrixOutputs[0], "what to print: "+strings.Join(matrixOutputs, ", ")+"; github, with --list, is a job matrix for GitHub Actions")
-	f.StringVar(&m.options.Driver, "driver", "steady", "driver under test: a name from `headroom drivers`, or a path to a .yaml file")
+	f.StringVar(&m.options.Driver, "driver", "steady", "driver under test: a name from 'headroom drivers', or a path to a .yaml file")
 	f.StringVar(&m.focus, "focus", "", "run only specs whose id matches the regular expression")
 	f.StringVar(&m.labels, "label-filter", run.LabelSmoke, "run only specs whose labels match")
 	f.IntVar(&m.procs, "procs", 4, "parallel spec processes of each run")

@@ -21,7 +21,7 @@ import (
 // runFlags are the flags that every command has which makes a cluster.
 func runFlags(cmd *cobra.Command, o *run.Options) {
 	f := cmd.Flags()
-	f.StringVar(&o.Driver, "driver", "steady", "driver under test: a name from `headroom drivers`, or a path to a .yaml file")
+	f.StringVar(&o.Driver, "driver", "steady", "driver under test: a name from 'headroom drivers', or a path to a .yaml file")
 	f.StringVar(&o.Provider, "provider", run.Providers[0], "what makes the cluster: "+strings.Join(run.Providers, " or "))
 	f.StringVar(&o.Topology, "topology", "", "nodes of a kind cluster: "+strings.Join(kind.TopologyNames(), ", ")+", or a path to a .yaml file")
 	f.StringVar(&o.RunDir, "run-dir", "", "empty or new directory for events, logs and reports (default runs/<id>)")

@@ -67,7 +67,7 @@ The end is one page that says whether the upgrade is safe, and why.`,
 	f.BoolVar(&o.Again, "again", true, "upgrade once more after the rollback")
 	f.Int64Var(&o.Seed, "seed", 0, "seed of the plan and of all random choices (default a new one, printed)")
 	f.BoolVar(&o.printOnly, "plan-only", false, "only print the plan")
-	f.StringVar(&o.run.Driver, "driver", defaultDriver, "driver under test: a name from `headroom drivers`, or a path to a .yaml file")
+	f.StringVar(&o.run.Driver, "driver", defaultDriver, "driver under test: a name from 'headroom drivers', or a path to a .yaml file")
 	f.StringVar(&o.run.NewDriver, "new-driver", "", "the driver's new release: a name or a path as of --driver (default --driver with RELEASE 2)")
 	f.BoolVar(&o.noise, "noise", false, "let the quota backend fail for seconds at a time while the cluster bakes, which a healthy driver bears and no stop rule takes for more")
 	f.BoolVar(&o.stale, "stale-writer", false, "let a controller write an older count back into a CSINode while the cluster bakes, which must pause growth and end nothing")
