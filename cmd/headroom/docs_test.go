@@ -74,6 +74,16 @@ func TestDocsNameEveryCommandAndFlag(t *testing.T) {
 			t.Errorf("docs/commands.md does not name fault %q", mode)
 		}
 	}
+	_, after, _ := strings.Cut(string(text), "`--operations` narrows a fault to some of ")
+	listed, _, _ := strings.Cut(after, ".")
+	for _, op := range quota.Operations {
+		if !strings.Contains(listed, "`"+string(op)+"`") {
+			t.Errorf("docs/commands.md does not name %q among those of --operations: %q", op, listed)
+		}
+	}
+	if got := strings.Count(listed, "`"); got != 2*len(quota.Operations) {
+		t.Errorf("docs/commands.md: want %q for --operations and nothing else, got %q", quota.Operations, listed)
+	}
 	without := strings.NewReplacer("doctor", "", "--keep", "").Replace(string(text))
 	if got := strings.Join(undocumented(rootCommand(), without), ", "); got != "headroom doctor, headroom run --keep" {
 		t.Errorf("without doctor and --keep: want both missed, got %q", got)
