@@ -272,6 +272,40 @@ func TestTemplate(t *testing.T) {
 	}
 }
 
+// TestTemplateOfEveryName: a name that YAML takes for something else than a text must load too.
+func TestTemplateOfEveryName(t *testing.T) {
+	const ends = "abcdefghijklmnopqrstuvwxyz0123456789"
+	names := []string{"fast-disk", "true", "false", "null", "yes", "no", "on", "off", "nan", "inf", "1e3", "1e-3", "0x1f", "0o17", "017", "0b11", "12345", "2026-01-02", "1-1", "5-5-5",
+		strings.Repeat("9", 32), "1e" + strings.Repeat("9", 30), "a" + strings.Repeat("-", 30) + "z"}
+	for _, a := range ends {
+		names = append(names, string(a))
+		for _, b := range ends {
+			names = append(names, string(a)+string(b))
+			for _, between := range "e-x" {
+				names = append(names, string(a)+string(between)+string(b))
+			}
+		}
+	}
+	for _, name := range names {
+		text, err := Template(name)
+		if err != nil {
+			t.Errorf("want name %q accepted, got %v", name, err)
+			continue
+		}
+		if d, err := decode("x.yaml", text); err != nil || d.Name != name {
+			t.Errorf("name %q: want a definition that loads, got %+v, %v", name, d, err)
+		}
+	}
+	if text, err := Template("fast-disk"); err != nil || !strings.Contains(string(text), "\nname: fast-disk\n") {
+		t.Errorf("want a name that needs no quotes without any, got %v:\n%s", err, text)
+	}
+	for _, name := range []string{"", "-", "a-", "-a", "A", "a.b", "a b", "~", "a: b", "a\n", "\"", strings.Repeat("a", 33)} {
+		if text, err := Template(name); err == nil {
+			t.Errorf("want name %q refused, got:\n%s", name, text)
+		}
+	}
+}
+
 func TestLint(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "driver")
 	if err := os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755); err != nil {

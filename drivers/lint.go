@@ -1,10 +1,13 @@
 package drivers
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"go.yaml.in/yaml/v3"
 
 	"headroom/e2e/framework/strict"
 )
@@ -14,13 +17,17 @@ func Template(name string) ([]byte, error) {
 	if !nameForm.MatchString(name) {
 		return nil, fmt.Errorf("name %q: want at most 32 lower-case letters, digits and dashes", name)
 	}
-	return fmt.Appendf(nil, template, name), nil
+	text, err := yaml.Marshal(name) // in quotes where YAML takes it for something else, such as true, 5 or 1e3
+	if err != nil {
+		return nil, fmt.Errorf("name %q: %w", name, err)
+	}
+	return fmt.Appendf(nil, template, name, bytes.TrimSpace(text)), nil
 }
 
 const template = `# A driver under test. After filling it in: headroom driver lint, headroom driver check --driver, headroom run --driver <this file>.
 apiVersion: headroom/v1alpha1
 kind: Driver
-name: %[1]s
+name: %[2]s
 limit: backend          # where its limit comes from: backend (Headroom's, at ${BACKEND}), gate (it has none), own (its own service), fixed (${LIMIT})
 figures:                # what the driver promises; the checks measure against it
   minInterval: 1s       # least time between two quota queries of a node
