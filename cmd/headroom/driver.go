@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -124,7 +125,9 @@ Exit codes
   1  a check is violated, or the driver does not come up
   2  bad usage or input
   3  environment error: the socket is not there, or what answers is no CSI driver
-  4  partial: nothing is violated, and a core check was not put to the test`,
+  4  partial: nothing is violated, and a core check was not put to the test
+
+With -o json or yaml there is a document also of a driver that does not come up or is not there; only exit code 2 comes without one.`,
 		Example: `  headroom driver check --driver ./my-driver.yaml
   headroom driver check --socket unix:///run/my/csi.sock --driver ./my-driver.yaml --quota 127.0.0.1:8971
   headroom driver check --socket unix:///run/my/csi.sock -o json | jq '.checks[] | select(.status != "Held")'`,
@@ -174,16 +177,24 @@ Exit codes
 }
 
 func checkDriver(cmd *cobra.Command, o drivercheck.Options, output string) error {
+	began := time.Now()
 	r, err := drivercheck.Run(cmd.Context(), o)
-	if r.Kind == "" {
+	var input *cluster.InputError
+	switch people := output == "table" || output == "wide"; {
+	case r.Kind == "" && (people || errors.As(err, &input)): // the error says it all
 		return err
+	case r.Kind == "": // a program that reads the report must find one
+		r = drivercheck.NotOpened(o, began, err)
 	}
+	r.Socket = o.Socket
 	printers := map[string]func(io.Writer) error{"table": r.Table, "wide": r.Table, "json": r.JSON, "yaml": r.YAML}
 	if e := printers[output](cmd.OutOrStdout()); e != nil {
 		return cluster.Environment("print the report", e)
 	}
 	code := r.ExitCode()
 	switch {
+	case exitCode(err) == 1: // it did not come up
+		return err
 	case code == 1:
 		return exitError{code: code, error: errors.Join(checkSummary(r), err)}
 	case err != nil:
@@ -197,9 +208,9 @@ func checkDriver(cmd *cobra.Command, o drivercheck.Options, output string) error
 // checkSummary says in one line why the exit code is not 0.
 func checkSummary(r drivercheck.Report) error {
 	if r.Conclusion == drivercheck.Partial {
-		return fmt.Errorf("driver %s: partial: a core check was not put to the test", r.Driver)
+		return fmt.Errorf("driver %s: partial: a core check was not put to the test", r.Name())
 	}
-	return fmt.Errorf("driver %s: %d violated", r.Driver, r.Summary.Violated)
+	return fmt.Errorf("driver %s: %d violated", r.Name(), r.Summary.Violated)
 }
 
 func listChecks(w io.Writer) error {

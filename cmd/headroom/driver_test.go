@@ -3,10 +3,16 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"net"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/drivercheck"
@@ -52,6 +58,104 @@ func TestDriverCheckWithoutDriver(t *testing.T) {
 	var env *cluster.EnvironmentError
 	if !errors.As(err, &env) || exitCode(err) != 3 || !strings.Contains(err.Error(), "start the driver first") {
 		t.Errorf("want an environment error with a remedy, got %v", err)
+	}
+}
+
+// printed is the report among what a command printed, progress included.
+func printed(t *testing.T, out string) (drivercheck.Report, string) {
+	t.Helper()
+	var lines []string
+	for _, line := range strings.SplitAfter(out, "\n") {
+		if !progress.MatchString(line) {
+			lines = append(lines, line)
+		}
+	}
+	path := filepath.Join(t.TempDir(), "report")
+	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	r, err := drivercheck.Read(path)
+	if err != nil {
+		t.Errorf("want a report, got %v from %q", err, out)
+	}
+	return r, path
+}
+
+var progress = regexp.MustCompile(`^ *[0-9]+\.[0-9]s  `)
+
+// TestDriverCheckAlwaysPrintsADocument: of a driver that does not come up or is not there, programs get a report too.
+func TestDriverCheckAlwaysPrintsADocument(t *testing.T) {
+	definition := func(command string) string {
+		path := filepath.Join(t.TempDir(), "d.yaml")
+		text := "apiVersion: headroom/v1alpha1\nkind: Driver\nname: disk\nlimit: fixed\nfigures: {minInterval: 1s, cacheAge: 1s, lastGoodLife: 1h}\n" +
+			"node: {command: " + command + ", startLimit: 1s}\n"
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	none := "unix://" + t.TempDir() + "/none"
+	for name, c := range map[string]struct {
+		args       []string
+		code       int
+		conclusion drivercheck.Conclusion // "" for no document
+		driver     string
+		want       string
+	}{
+		"ends":         {[]string{"--driver", definition(`[/bin/sh, -c, "echo out of luck; exit 9", "${ENDPOINT}"]`)}, 1, drivercheck.Failure, "disk", "exit status 9"},
+		"never serves": {[]string{"--driver", definition(`[/bin/sh, -c, "exec sleep 7010", "${ENDPOINT}"]`)}, 1, drivercheck.Failure, "disk", "not ready within 1s"},
+		"not there":    {[]string{"--socket", none}, 3, drivercheck.Partial, none, "reach the driver's socket"},
+		"no program":   {[]string{"--driver", definition(`[/nowhere/driver, "${ENDPOINT}"]`)}, 2, "", "", ""},
+		"no driver":    {nil, 2, "", "", ""},
+	} {
+		for _, form := range []string{"yaml", "json"} {
+			out, err := try(t, append([]string{"driver", "check", "-o", form}, c.args...)...)
+			if exitCode(err) != c.code {
+				t.Errorf("%s, %s: want exit code %d, got %v", name, form, c.code, err)
+			}
+			if c.conclusion == "" {
+				if out != "" {
+					t.Errorf("%s, %s: want nothing printed for bad input, got %q", name, form, out)
+				}
+				continue
+			}
+			r, path := printed(t, out)
+			if r.Conclusion != c.conclusion || r.Name() != c.driver || len(r.Checks) == 0 || !strings.Contains(r.Checks[0].Detail, c.want) || r.Started.IsZero() {
+				t.Errorf("%s, %s: want %s of %q with %q, got %s of %q: %s", name, form, c.conclusion, c.driver, c.want, r.Conclusion, r.Name(), out)
+			}
+			if out, err := try(t, "report", "diff", path, path); err != nil || !strings.Contains(out, "0 worse") {
+				t.Errorf("%s, %s: want a report that can be compared, got %v: %s", name, form, err, out)
+			}
+		}
+		if out, err := try(t, append([]string{"driver", "check"}, c.args...)...); exitCode(err) != c.code || out != "" {
+			t.Errorf("%s: want exit code %d and the error alone for people, got %v and %q", name, c.code, err, out)
+		}
+	}
+}
+
+// TestDriverCheckNamesADeadDriver: a driver that dies before it says its name is called what it is known by.
+func TestDriverCheckNamesADeadDriver(t *testing.T) {
+	for name, known := range map[string]bool{"by its socket": false, "by its definition": true} {
+		path := filepath.Join(t.TempDir(), "s")
+		l, err := new(net.ListenConfig).Listen(t.Context(), "unix", path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var server *grpc.Server
+		server = grpc.NewServer(grpc.UnknownServiceHandler(func(any, grpc.ServerStream) error {
+			go server.Stop()
+			return status.Error(codes.Unavailable, "going down")
+		}))
+		go func() { _ = server.Serve(l) }() // ends with the driver
+		t.Cleanup(server.Stop)
+		args, want := []string{"driver", "check", "--socket", "unix://" + path}, "unix://"+path
+		if known {
+			args, want = append(args, "--driver", "hostpath"), "hostpath"
+		}
+		out, err := try(t, args...)
+		if exitCode(err) != 1 || !strings.Contains(out, "driver "+want+" ") || !strings.Contains(err.Error(), "driver "+want+": ") {
+			t.Errorf("%s: want exit code 1 and the driver called %q, got %v:\n%s", name, want, err, out)
+		}
 	}
 }
 

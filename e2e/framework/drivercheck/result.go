@@ -2,6 +2,8 @@ package drivercheck
 
 import (
 	"bytes"
+	"cmp"
+	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -9,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/report"
 )
 
@@ -40,7 +43,9 @@ type Report struct {
 	Version string `json:"version,omitempty" yaml:"version,omitempty"`
 	Node    string `json:"node,omitempty" yaml:"node,omitempty"`
 	// Definition is the name in the driver's definition, where there is one.
-	Definition string          `json:"definition,omitempty" yaml:"definition,omitempty"`
+	Definition string `json:"definition,omitempty" yaml:"definition,omitempty"`
+	// Socket is where the driver's Node service was looked for, where it was not started here.
+	Socket     string          `json:"socket,omitempty" yaml:"socket,omitempty"`
 	Started    time.Time       `json:"started" yaml:"started"`
 	Elapsed    report.Duration `json:"elapsed" yaml:"elapsed"`
 	Conclusion Conclusion      `json:"conclusion" yaml:"conclusion"`
@@ -88,6 +93,28 @@ func (r Report) ExitCode() int {
 		return report.ExitInconclusive
 	}
 	return report.ExitViolated
+}
+
+// Name is what to call the driver: what it answered, or else what it is known by.
+func (r Report) Name() string { return cmp.Or(r.Driver, r.Definition, r.Socket, "without a name") }
+
+// NotOpened is the report of a driver that was not reached, for the reason that Run gave. One that does not come up is violated; otherwise nothing is known of it.
+func NotOpened(o Options, began time.Time, reason error) Report {
+	rec := newRecorder()
+	var driver *cluster.DriverError
+	if errors.As(reason, &driver) {
+		rec.violated(caseAnswers, "%v", driver)
+		rec.stopped = "the driver did not come up"
+	} else {
+		rec.inconclusive(caseAnswers, "%v", reason)
+		rec.stopped = "the driver was not reached"
+	}
+	r := rec.report()
+	r.Socket, r.Started, r.Elapsed = o.Socket, began.UTC().Truncate(time.Second), elapsed(time.Since(began))
+	if o.Definition != nil {
+		r.Definition = o.Definition.Name
+	}
+	return r
 }
 
 // Comparable is the report's part in a comparison.

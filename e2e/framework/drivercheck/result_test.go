@@ -130,6 +130,21 @@ func TestPrinted(t *testing.T) {
 	}
 }
 
+// TestName: a driver that died before it said its name has one in the table all the same.
+func TestName(t *testing.T) {
+	for want, r := range map[string]Report{
+		"d.test":         {Driver: "d.test", Definition: "d", Socket: "unix:///s"},
+		"d":              {Definition: "d", Socket: "unix:///s"},
+		"unix:///s":      {Socket: "unix:///s"},
+		"without a name": {},
+	} {
+		var out bytes.Buffer
+		if err := r.Table(&out); err != nil || r.Name() != want || !strings.HasPrefix(out.String(), "driver "+want+" ") {
+			t.Errorf("want %q, got %q, %v:\n%s", want, r.Name(), err, out.String())
+		}
+	}
+}
+
 func TestTooSteep(t *testing.T) {
 	at := func(ms int, count int64) answer {
 		return answer{asked: time.Duration(ms) * time.Millisecond, came: time.Duration(ms+5) * time.Millisecond, count: count}

@@ -21,7 +21,7 @@ func (r Report) Table(w io.Writer) error {
 	line := func(format string, args ...any) {
 		out.WriteString(strings.TrimRight(plain(fmt.Sprintf(format, args...)), " ") + "\n")
 	}
-	line("driver %s %s   node %q   %.1fs", r.Driver, r.Version, r.Node, time.Duration(r.Elapsed).Seconds())
+	line("driver %s %s   node %q   %.1fs", r.Name(), r.Version, r.Node, time.Duration(r.Elapsed).Seconds())
 	line("")
 	width := len("CHECK")
 	for _, c := range r.Checks {
