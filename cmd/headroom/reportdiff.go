@@ -84,16 +84,27 @@ func readComparable(path string) (report.Comparable, string, error) {
 	if err != nil {
 		return report.Comparable{}, "", fmt.Errorf("read report: %w\n  remedy: name a run directory or the file of a report", err)
 	}
+	var doc yaml.Node
 	var head struct {
 		Kind string `yaml:"kind"`
 	}
-	if err := yaml.Unmarshal(b, &head); err != nil {
+	if err := yaml.Unmarshal(b, &doc); err != nil {
 		return report.Comparable{}, "", fmt.Errorf("read report %s: %w", path, err)
 	}
-	if head.Kind == drivercheck.Kind {
+	if err := doc.Decode(&head); err != nil && !doc.IsZero() {
+		return report.Comparable{}, "", fmt.Errorf("read report %s: %w", path, err)
+	}
+	switch head.Kind {
+	case drivercheck.Kind:
 		r, err := drivercheck.Read(path)
 		return r.Comparable(), head.Kind, err
+	case report.Kind:
+		r, err := report.Read(path)
+		return r.Comparable(), head.Kind, err
 	}
-	r, err := report.Read(path)
-	return r.Comparable(), head.Kind, err
+	got := fmt.Sprintf("kind %q", head.Kind)
+	if doc.IsZero() {
+		got = "an empty file"
+	}
+	return report.Comparable{}, "", fmt.Errorf("read report %s: want a %s of headroom run or a %s of headroom driver check -o yaml or json, got %s", path, report.Kind, drivercheck.Kind, got)
 }

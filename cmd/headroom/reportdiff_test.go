@@ -43,6 +43,14 @@ func TestReportDiff(t *testing.T) {
 	if err := os.WriteFile(other, []byte("kind: ["), 0o644); err != nil {
 		t.Fatal(err)
 	}
+	file := func(name, text string) string {
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	comparable := "want a Report of headroom run or a DriverCheck of headroom driver check -o yaml or json, got "
 	for _, c := range []struct {
 		from, to string
 		code     int
@@ -57,6 +65,14 @@ func TestReportDiff(t *testing.T) {
 		{held, other, 2, "read report"},
 		{held, filepath.Join(dir, "none"), 2, "remedy"},
 		{dir, held, 2, report.FileReport},
+		{file("empty", ""), held, 2, "empty: " + comparable + "an empty file"},
+		{file("comment", "# nothing\n"), held, 2, comparable + "an empty file"},
+		{held, file("scenario", "apiVersion: headroom/v1alpha1\nkind: Scenario\n"), 2, comparable + `kind "Scenario"`},
+		{held, file("no-kind", "name: x\n"), 2, comparable + `kind ""`},
+		{held, file("list", "- x\n"), 2, "read report"},
+		{held, file("newer", "apiVersion: headroom/v9\nkind: Report\n"), 2, "read it with the version of headroom that wrote it"},
+		{check, file("newer-check", "apiVersion: headroom/v9\nkind: DriverCheck\nnews: 1\n"), 2, "read it with the version of headroom that wrote it"},
+		{check, held, 2, "is a DriverCheck and"},
 	} {
 		out, err := try(t, "report", "diff", c.from, c.to)
 		if err != nil && !isSilent(err) {

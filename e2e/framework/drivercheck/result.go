@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"slices"
 	"time"
@@ -133,14 +134,27 @@ func Read(path string) (Report, error) {
 	if err != nil {
 		return Report{}, fmt.Errorf("read report: %w", err)
 	}
-	dec := yaml.NewDecoder(bytes.NewReader(b)) // JSON is YAML too
+	var head struct {
+		APIVersion string `yaml:"apiVersion"`
+		Kind       string `yaml:"kind"`
+	}
+	if err := yaml.Unmarshal(b, &head); err != nil { // JSON is YAML too
+		return Report{}, fmt.Errorf("read report %s: %w", path, err)
+	}
+	if head.Kind == Kind && head.APIVersion != APIVersion {
+		return Report{}, fmt.Errorf("read report %s: want apiVersion %q, got %q: read it with the version of headroom that wrote it", path, APIVersion, head.APIVersion)
+	}
+	if head.Kind != Kind {
+		return Report{}, fmt.Errorf("read report %s: want apiVersion %q and kind %q, got %q and %q", path, APIVersion, Kind, head.APIVersion, head.Kind)
+	}
+	dec := yaml.NewDecoder(bytes.NewReader(b))
 	dec.KnownFields(true)
 	var r Report
 	if err := dec.Decode(&r); err != nil {
 		return Report{}, fmt.Errorf("read report %s: %w", path, err)
 	}
-	if r.APIVersion != APIVersion || r.Kind != Kind {
-		return Report{}, fmt.Errorf("read report %s: want apiVersion %q and kind %q, got %q and %q", path, APIVersion, Kind, r.APIVersion, r.Kind)
+	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
+		return Report{}, fmt.Errorf("read report %s: want one document, got more", path)
 	}
 	again := Report{Conclusion: Success}
 	for _, res := range r.Checks {

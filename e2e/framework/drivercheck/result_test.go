@@ -203,6 +203,7 @@ func TestRead(t *testing.T) {
 		"edited in words":  {"conclusion: Success", "conclusion: Partial", "it was edited"},
 		"not YAML":         {"kind: DriverCheck", "kind: [", "read report"},
 		"a bad duration":   {"elapsed: 0s", "elapsed: 12", "want a duration with a unit"},
+		"two of them":      {"apiVersion: headroom/v1alpha1", "kind: DriverCheck\napiVersion: headroom/v1alpha1\n---\napiVersion: headroom/v1alpha1", "want one document"},
 		"another's report": {"apiVersion: headroom/v1alpha1", "apiVersion: headroom/v2", "headroom/v2"},
 	} {
 		write(r.YAML, c.from, c.to)
