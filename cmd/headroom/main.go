@@ -16,6 +16,7 @@ import (
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/entry"
+	"headroom/e2e/framework/report"
 	"headroom/e2e/suite"
 )
 
@@ -40,7 +41,7 @@ func main() {
 	err := rootCommand().ExecuteContext(ctx)
 	code := exitCode(err)
 	if err != nil && !isSilent(err) {
-		fmt.Fprintf(os.Stderr, "headroom: %v\n", err)
+		fmt.Fprintf(os.Stderr, "headroom: %s\n", report.Visible(err.Error())) // it may quote files and drivers
 	}
 	os.Exit(code)
 }

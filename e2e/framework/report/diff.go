@@ -145,7 +145,7 @@ func worst(rows []Row) map[[2]string]Row {
 func (d Difference) Print(w io.Writer) error {
 	var t table
 	for _, f := range d.Facts {
-		t.line("%s: %s -> %s", f.Name, cmp.Or(f.From, "none"), cmp.Or(f.To, "none"))
+		t.line("%s: %s -> %s", oneField(f.Name), oneField(cmp.Or(f.From, "none")), oneField(cmp.Or(f.To, "none")))
 	}
 	for _, part := range []struct {
 		title   string
@@ -156,7 +156,7 @@ func (d Difference) Print(w io.Writer) error {
 		}
 		t.line("%s:", part.title)
 		for _, c := range part.changes {
-			t.line("  %s %s: %s -> %s  %s", c.Kind, c.ID, absent(c.From), absent(c.To), clip(oneLine(c.Detail), lineWidth))
+			t.line("  %s %s: %s -> %s  %s", c.Kind, oneField(c.ID), absent(c.From), absent(c.To), clip(oneLine(c.Detail), lineWidth))
 		}
 	}
 	t.line("%d worse, %d better, %d other, %d the same", len(d.Worse), len(d.Better), len(d.Other), d.Same)

@@ -2,6 +2,7 @@ package report
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
@@ -24,6 +25,22 @@ func printable(s string) string {
 		return r
 	}, s)
 }
+
+// Visible writes control characters as escapes, line ends and tabs aside: of two texts that differ in them it can be seen, and none moves the cursor.
+func Visible(s string) string {
+	var b strings.Builder
+	for _, r := range s {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			b.WriteString(strings.Trim(strconv.QuoteRune(r), "'"))
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// oneField is a text from a report's file, as part of a line.
+func oneField(s string) string { return Visible(strings.Join(strings.Fields(s), " ")) }
 
 // oneLine joins the words of s by single blanks.
 func oneLine(s string) string { return strings.Join(strings.Fields(printable(s)), " ") }
