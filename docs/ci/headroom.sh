@@ -34,7 +34,7 @@ worse() {
 [ -n "${DRIVER:-}" ] || end 2 "DRIVER is not set: name the definition of the driver"
 out=${OUT:-headroom-out}
 for made in driver-check.yaml run timeline.html; do
-	[ ! -e "$out/$made" ] || end 2 "$out/$made is there, of an earlier run: remove $out, or name another folder with OUT"
+	[ ! -e "$out/$made" ] || end 2 "$out/$made is there, of an earlier run: remove driver-check.yaml, run and timeline.html from $out, or name another folder with OUT"
 done
 
 "$HEADROOM" driver lint "$DRIVER" || end $? "nothing was run: see above what is wrong with $DRIVER"
