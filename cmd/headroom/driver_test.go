@@ -102,10 +102,10 @@ func TestDriverCheckAlwaysPrintsADocument(t *testing.T) {
 		driver     string
 		want       string
 	}{
-		"ends":         {[]string{"--driver", definition(`[/bin/sh, -c, "echo out of luck; exit 9", "${ENDPOINT}"]`)}, 1, drivercheck.Failure, "disk", "exit status 9"},
-		"never serves": {[]string{"--driver", definition(`[/bin/sh, -c, "exec sleep 7010", "${ENDPOINT}"]`)}, 1, drivercheck.Failure, "disk", "not ready within 1s"},
+		"ends":         {[]string{"--driver", definition(`[/bin/sh, -c, "echo out of luck; exit 9", "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID}"]`)}, 1, drivercheck.Failure, "disk", "exit status 9"},
+		"never serves": {[]string{"--driver", definition(`[/bin/sh, -c, "exec sleep 7010", "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID}"]`)}, 1, drivercheck.Failure, "disk", "not ready within 1s"},
 		"not there":    {[]string{"--socket", none}, 3, drivercheck.Partial, none, "reach the driver's socket"},
-		"no program":   {[]string{"--driver", definition(`[/nowhere/driver, "${ENDPOINT}"]`)}, 2, "", "", ""},
+		"no program":   {[]string{"--driver", definition(`[/nowhere/driver, "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID}"]`)}, 2, "", "", ""},
 		"no driver":    {nil, 2, "", "", ""},
 	} {
 		for _, form := range []string{"yaml", "json"} {
