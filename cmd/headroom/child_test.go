@@ -21,6 +21,9 @@ func TestMain(m *testing.M) {
 	if os.Args[0] == "headroom" {
 		os.Exit(fakeReplay(os.Args[1:]))
 	}
+	if os.Getenv(stuckVariable) != "" {
+		stuck()
+	}
 	os.Exit(m.Run())
 }
 

@@ -33,10 +33,17 @@ type exitError struct {
 
 func (e exitError) Unwrap() error { return e.error }
 
+// interruptible ends with the first signal that asks for it, which lets a run heal and collect what it has; the second ends the process at once.
+func interruptible() (context.Context, func()) {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	context.AfterFunc(ctx, stop)
+	return ctx, stop
+}
+
 func main() {
 	entry.Dispatch()
 	suite.Dispatch()
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := interruptible()
 	defer stop()
 	err := rootCommand().ExecuteContext(ctx)
 	code := exitCode(err)
