@@ -94,8 +94,8 @@ func (r *reader) file(f File) {
 			break
 		}
 		if err != nil {
-			line, text := strict.Syntax(err)
-			r.fail(f.Name, line, "correct the syntax", "not YAML: %s", text)
+			line, text, remedy := strict.Syntax(f.Text, err)
+			r.fail(f.Name, line, remedy, "not YAML: %s", text)
 			break // what follows cannot be told apart
 		}
 		r.document(f.Name, doc.Content[0])
@@ -134,7 +134,7 @@ func (r *reader) document(file string, n *yaml.Node) {
 		err = utiljson.Unmarshal(b, &content)
 	}
 	if err != nil {
-		line, text := strict.Syntax(err)
+		line, text, _ := strict.Syntax(nil, err)
 		r.fail(file, max(line, n.Line), "correct it", "%s", text)
 		return
 	}

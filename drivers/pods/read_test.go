@@ -10,7 +10,7 @@ func TestReadRefuses(t *testing.T) {
 	for name, c := range map[string]struct {
 		from, to, want string // replaced in the manifests of testdata/steady
 	}{
-		"not YAML":               {"kind: Namespace", "kind: [", "rbac.yaml:1: not YAML"},
+		"not YAML":               {"kind: Namespace", "kind: [", "rbac.yaml:4: not YAML: did not find expected ',' or ']' in the block that begins on line 2"},
 		"no object":              {"kind: Namespace\nmetadata: {name: steady}\n", "", `rbac.yaml:1: /: want apiVersion, kind and metadata.name, got "v1", "" and ""`},
 		"no name":                {"metadata: {name: steady}\n---\napiVersion: v1\nkind: ServiceAccount", "---\napiVersion: v1\nkind: ServiceAccount", `rbac.yaml:1: Namespace/: want apiVersion, kind and metadata.name`},
 		"a list":                 {"apiVersion: v1\nkind: Namespace\nmetadata: {name: steady}\n", "- a\n", "rbac.yaml:1: want an object"},

@@ -61,33 +61,22 @@ func Decode(name string, data []byte, into any) *File {
 		f.fail(1, "", "write it, or remove the file", "the file is empty")
 		return f
 	} else if err != nil {
-		f.syntax(err)
+		f.syntax(data, err)
 		return f
 	}
 	if err := in.Decode(&more); err == nil {
 		f.fail(more.Line, "", "put the second into a file of its own", "want one document, got a second")
 	} else if !errors.Is(err, io.EOF) {
-		f.syntax(err)
+		f.syntax(data, err)
 	}
 	f.value(doc.Content[0], "", reflect.ValueOf(into).Elem())
 	return f
 }
 
-// syntax notes what the YAML library says, which has the line in its text.
-func (f *File) syntax(err error) {
-	line, text := Syntax(err)
-	f.fail(line, "", "correct the syntax", "not YAML: %s", text)
-}
-
-// Syntax takes apart what the YAML library says: the line, 1 where it names none, and what is wrong there.
-func Syntax(err error) (line int, text string) {
-	line = 1
-	text = strings.TrimPrefix(err.Error(), "yaml: ")
-	text = strings.TrimSpace(strings.TrimPrefix(text, "unmarshal errors:"))
-	if n, scanErr := fmt.Sscanf(text, "line %d:", &line); n == 1 && scanErr == nil {
-		_, text, _ = strings.Cut(text, ": ")
-	}
-	return line, text
+// syntax notes what the YAML library says of the file's text.
+func (f *File) syntax(data []byte, err error) {
+	line, text, remedy := Syntax(data, err)
+	f.fail(line, "", remedy, "not YAML: %s", text)
 }
 
 // Decode reads a node that was kept as it is into the struct that into points at; path is the node's own. It reports whether that went well.

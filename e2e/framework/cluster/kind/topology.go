@@ -11,6 +11,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"headroom/e2e/framework/strict"
 	"headroom/e2e/framework/versions"
 	kindconfigs "headroom/kind-configs"
 )
@@ -95,7 +96,11 @@ func decodeTopology(file string, data []byte) (Topology, error) {
 	if err := in.Decode(&d); errors.Is(err, io.EOF) {
 		return t, fmt.Errorf("%s:1: the file is empty", file)
 	} else if err != nil {
-		return t, fmt.Errorf("%s: %w", file, err) // the text has line and field
+		line, text, remedy := strict.Syntax(data, err)
+		if _, meaning := errors.AsType[*yaml.TypeError](err); !meaning {
+			text = "not YAML: " + text
+		}
+		return t, &strict.Problem{File: file, Line: line, What: text, Remedy: remedy}
 	}
 	if err := in.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return t, fmt.Errorf("%s: want one document, got a second", file)

@@ -30,8 +30,9 @@ func TestTopologyRefusesBadInput(t *testing.T) {
 	const head = "apiVersion: headroom/v1alpha1\nkind: KindTopology\n"
 	for name, c := range map[string]struct{ text, want string }{
 		"empty":             {"", "t.yaml:1: the file is empty"},
-		"unknown field":     {head + "nodes: 3\n", "line 3: field nodes not found"},
-		"duplicate key":     {head + "workers: [{}]\nworkers: [{}]\n", "line 4: mapping key \"workers\" already defined"},
+		"unknown field":     {head + "nodes: 3\n", "t.yaml:3: field nodes not found"},
+		"syntax":            {head + "workers:\n  - {kubernetes: v1.35.4\n  - {}\n", "t.yaml:5: not YAML: did not find expected ',' or '}' in the block that begins on line 4"},
+		"duplicate key":     {head + "workers: [{}]\nworkers: [{}]\n", "t.yaml:4: mapping key \"workers\" already defined"},
 		"second document":   {head + "workers: [{}]\n---\n{}\n", "want one document"},
 		"other kind":        {"apiVersion: headroom/v1alpha1\nkind: Driver\nworkers: [{}]\n", `got "headroom/v1alpha1" and "Driver"`},
 		"no workers":        {head, "workers: want 1 to 20, got 0"},
