@@ -18,7 +18,6 @@ import (
 	"go.yaml.in/yaml/v3"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	utiljson "k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"headroom/e2e/framework/strict"
@@ -64,7 +63,7 @@ func AsWritten() map[string]string {
 // Read reads manifests of several documents each, and puts values in the place of their placeholders; $${ is a ${ that stays. The error lists all that is
 // wrong.
 func Read(files []File, values map[string]string) ([]Object, error) {
-	r := reader{values: values, first: map[string]Object{}}
+	r := reader{values: values, first: map[string]Object{}, lists: map[*yaml.Node]bool{}, scalars: map[string]any{}}
 	for _, f := range files {
 		r.file(f)
 	}
@@ -78,6 +77,10 @@ type reader struct {
 	problems []error
 	// first are the objects by what no two of them may share.
 	first map[string]Object
+	// lists are the items of the Lists that are being read.
+	lists map[*yaml.Node]bool
+	// scalars are values by how they are written.
+	scalars map[string]any
 }
 
 func (r *reader) fail(file string, line int, remedy, format string, args ...any) {
@@ -98,7 +101,7 @@ func (r *reader) file(f File) {
 			r.fail(f.Name, line, remedy, "not YAML: %s", text)
 			break // what follows cannot be told apart
 		}
-		r.document(f.Name, doc.Content[0])
+		r.document(f, doc.Content[0], false)
 	}
 	if len(r.objects)+len(r.problems) == before {
 		r.fail(f.Name, 1, "write it, or take it out of pods.manifests", "has no object")
@@ -106,40 +109,35 @@ func (r *reader) file(f File) {
 }
 
 // document takes one document, or an item of a List.
-func (r *reader) document(file string, n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" {
+func (r *reader) document(f File, n *yaml.Node, listed bool) {
+	n = target(n)
+	if n.Kind == yaml.ScalarNode && n.Tag == "!!null" && !listed {
 		return // a document of comments
 	}
 	if n.Kind != yaml.MappingNode {
-		r.fail(file, n.Line, "write apiVersion, kind and metadata", "want an object")
+		r.fail(f.Name, n.Line, "write apiVersion, kind and metadata", "want an object")
 		return
 	}
-	if items := item(n, "items"); items != nil && text(n, "kind") == "List" {
-		for _, i := range items.Content {
-			r.document(file, i)
-		}
+	if text(n, "kind") == "List" {
+		r.list(f, n)
 		return
 	}
-	if !r.expand(file, n) {
+	o := Object{File: f.Name, Line: n.Line}
+	name := text(n, "kind") + "/"
+	if m := item(n, "metadata"); m != nil {
+		name += text(m, "name")
+	}
+	v := valuer{reader: r, file: f, object: name, within: map[*yaml.Node]bool{}}
+	content, good := v.value(n, "")
+	if !good {
 		return
 	}
-	var plain any
-	content := map[string]any{}
-	err := n.Decode(&plain)
-	var b []byte
+	o.Unstructured = &unstructured.Unstructured{Object: content.(map[string]any)} // n is a mapping
+	b, err := json.Marshal(o.Object)
 	if err == nil {
-		b, err = json.Marshal(plain)
-	}
-	if err == nil {
-		err = utiljson.Unmarshal(b, &content)
+		err = o.check(b)
 	}
 	if err != nil {
-		line, text, _ := strict.Syntax(nil, err)
-		r.fail(file, max(line, n.Line), "correct it", "%s", text)
-		return
-	}
-	o := Object{&unstructured.Unstructured{Object: content}, file, n.Line}
-	if err := o.check(b); err != nil {
 		r.problems = append(r.problems, err)
 		return
 	}
@@ -152,11 +150,44 @@ func (r *reader) document(file string, n *yaml.Node) {
 	r.objects = append(r.objects, o)
 }
 
+// list takes the objects of a List. One without any is what kubectl get writes where it finds nothing: it leaves nothing out.
+func (r *reader) list(f File, n *yaml.Node) {
+	line := n.Line
+	items := item(n, "items")
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == "items" {
+			line = n.Content[i].Line
+		}
+	}
+	if items == nil || items.Kind != yaml.SequenceNode {
+		r.problems = append(r.problems, &strict.Problem{File: f.Name, Line: line, Field: "items", What: "List: want a list of objects, got " + describe(items),
+			Remedy: "write its objects below it, each behind \"- \""})
+		return
+	}
+	if r.lists[items] {
+		r.fail(f.Name, line, "write the objects out", "items: the list contains itself")
+		return
+	}
+	r.lists[items] = true
+	for _, i := range items.Content {
+		r.document(f, i, true)
+	}
+	delete(r.lists, items)
+}
+
+// target is what an alias stands for.
+func target(n *yaml.Node) *yaml.Node {
+	for n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	return n
+}
+
 // item is the value of a mapping's key; nil when there is none.
 func item(n *yaml.Node, key string) *yaml.Node {
-	for i := 0; i+1 < len(n.Content); i += 2 {
+	for i := 0; i+1 < len(n.Content) && n.Kind == yaml.MappingNode; i += 2 {
 		if n.Content[i].Value == key {
-			return n.Content[i+1]
+			return target(n.Content[i+1])
 		}
 	}
 	return nil
@@ -167,24 +198,6 @@ func text(n *yaml.Node, key string) string {
 		return v.Value
 	}
 	return ""
-}
-
-// expand replaces the placeholders in all texts below a node; what it replaces stays a text.
-func (r *reader) expand(file string, n *yaml.Node) bool {
-	good := true
-	if n.Kind == yaml.ScalarNode && strings.Contains(n.Value, "${") {
-		value, bad := expand(n.Value, r.values)
-		if bad != "" {
-			r.fail(file, n.Line, "correct the name, or write $${ for a ${ of the driver's own", "placeholder %s: want one of ${%s}", bad,
-				strings.Join(slices.Sorted(maps.Keys(r.values)), "} ${"))
-			return false
-		}
-		n.Value, n.Tag = value, "!!str"
-	}
-	for _, child := range n.Content {
-		good = r.expand(file, child) && good
-	}
-	return good
 }
 
 // expand is text with values; bad is a placeholder that means nothing.
@@ -229,7 +242,11 @@ func (o Object) check(b []byte) error {
 	if want := k.GroupVersion().String(); o.GetAPIVersion() != want {
 		return o.Problem("apiVersion", "write "+want, "want %s, got %q", want, o.GetAPIVersion())
 	}
-	if _, _, err := decoder.Decode(b, nil, nil); err != nil {
+	_, _, err := decoder.Decode(b, nil, nil)
+	switch {
+	case err != nil && holds(o.Object, "{{"):
+		return o.Problem("", "render it first, such as with helm template, or correct it", "%v; it has {{, as a template does", err)
+	case err != nil:
 		return o.Problem("", "correct it", "%v", err)
 	}
 	return nil

@@ -43,6 +43,81 @@ func TestReadRefuses(t *testing.T) {
 	}
 }
 
+// TestReadLists shows that a List's objects are read however they are written, and that none is left out in silence.
+func TestReadLists(t *testing.T) {
+	const object = "{apiVersion: v1, kind: ServiceAccount, metadata: {name: %s}}"
+	a, b := fmt.Sprintf(object, "a"), fmt.Sprintf(object, "b")
+	for name, c := range map[string]struct {
+		text string
+		want string // the objects, or the error's beginning
+	}{
+		"items":             {"kind: List\nitems:\n- " + a + "\n- " + b, "ServiceAccount/a:3 ServiceAccount/b:4"},
+		"alias":             {"kind: List\nmetadata: &m\n- " + a + "\nitems: *m", "ServiceAccount/a:3"},
+		"an aliased object": {"kind: List\nmetadata: &m " + a + "\nitems: [*m]", "ServiceAccount/a:2"},
+		"an aliased kind":   {"x: &k List\nkind: *k\nitems: [" + a + "]", "ServiceAccount/a:3"},
+		"a List in a List":  {"kind: List\nitems:\n- {kind: List, items: [" + a + "]}", "ServiceAccount/a:3"},
+		"empty":             {"kind: List\nitems: []\n---\n" + a, "ServiceAccount/a:4"},
+		"nothing but empty": {"kind: List\nitems: []", "l.yaml:1: has no object"},
+		"a text":            {"kind: List\nitems: a\n---\n" + a, `l.yaml:2: items: List: want a list of objects, got "a" (remedy: write`},
+		"nothing":           {"kind: List\nitems:\n---\n" + a, `l.yaml:2: items: List: want a list of objects, got nothing (remedy: write`},
+		"no items":          {"kind: List\n---\n" + a, `l.yaml:1: items: List: want a list of objects, got nothing`},
+		"a mapping":         {"kind: List\nitems: {a: b}", "l.yaml:2: items: List: want a list of objects, got a mapping"},
+		"alias of a text":   {"kind: List\nmetadata: &m x\nitems: *m", `l.yaml:3: items: List: want a list of objects, got "x"`},
+		"an empty item":     {"kind: List\nitems:\n- " + a + "\n-\n", "l.yaml:4: want an object"},
+		"itself":            {"kind: List\nitems: &i [{kind: List, items: *i}]", "l.yaml:2: items: the list contains itself"},
+		"items of no List":  {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: c}\nitems: *a", "l.yaml:4: not YAML: unknown anchor"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			objects, err := Read([]File{{"l.yaml", []byte(c.text)}}, AsWritten())
+			var all []string
+			for _, o := range objects {
+				all = append(all, fmt.Sprintf("%s:%d", o, o.Line))
+			}
+			got := strings.Join(all, " ")
+			if err != nil {
+				got = err.Error()
+			}
+			if !strings.HasPrefix(got, c.want) || strings.Contains(got, "\n") || err != nil && !strings.Contains(got, "remedy") {
+				t.Errorf("want one %q, got %s", c.want, got)
+			}
+		})
+	}
+}
+
+// TestReadTemplates shows that what was not rendered is told as that, by the line of its braces.
+func TestReadTemplates(t *testing.T) {
+	const object = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: c\n"
+	for text, want := range map[string]string{
+		object + "data:\n  a: {{ .Values.a }}\n":                  "h.yaml:6: data.a: ConfigMap/c: want a name as key, got a mapping: {{ is of a template (remedy: render it first",
+		object + "{{- if .Values.a }}\ndata: {a: b}\n{{ end }}\n": "h.yaml:5: not YAML: ",
+		"{{- if .Values.a }}\n" + object + "{{ end }}\n":          "h.yaml:1: not YAML: did not find expected node content; line 1 has {{, as a template does (remedy: render it first",
+		object + "immutable: '{{ .Values.i }}'\n":                 "h.yaml:1: ConfigMap/c: json: cannot unmarshal",
+		object + "data: {a: {b: c}}\n":                            "h.yaml:1: ConfigMap/c: json: cannot unmarshal",
+		object + "data: {[a]: b}\n":                               "h.yaml:5: data: ConfigMap/c: want a name as key, got a list (remedy: write a name)",
+		object + "data: &a {a: *a}\n":                             "h.yaml:5: data.a: ConfigMap/c: the value contains itself (remedy",
+		object + "data: {<<: 1}\n":                                "h.yaml:5: data.<<: ConfigMap/c: want a mapping to merge, got \"1\" (remedy",
+		object + "data: {a: .nan}\n":                              "h.yaml:5: data.a: ConfigMap/c: no value: json: unsupported value: NaN (remedy",
+		object + "data: {1: a, \"1\": b}\n":                       "h.yaml:5: data.1: ConfigMap/c: key \"1\" already defined at line 5 (remedy",
+	} {
+		_, err := Read([]File{{"h.yaml", []byte(text)}}, AsWritten())
+		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Contains(text, "{{") != strings.Contains(err.Error(), "render it first") {
+			t.Errorf("%s\nwant %s\ngot  %v", text, want, err)
+		}
+	}
+	if o, err := Read([]File{{"h.yaml", []byte(object + "data: {a: '{{x}}', built: 2001-01-01, 1: a, \"2\": '${SEED} $${x}'}\n")}}, map[string]string{"SEED": "7"}); err != nil ||
+		fmt.Sprint(o[0].Object["data"]) != "map[1:a 2:7 ${x} a:{{x}} built:2001-01-01]" {
+		t.Errorf("want braces in quotes, a date and a number as they are written, got %v, %v", o, err)
+	}
+	var bomb strings.Builder
+	bomb.WriteString(object + "data:\n  a: &a [x, x, x, x, x, x, x, x, x, x]\n")
+	for _, level := range []string{"ab", "bc", "cd", "de", "ef", "fg", "gh"} {
+		fmt.Fprintf(&bomb, "  %s: &%s [%s]\n", level[1:], level[1:], strings.Repeat("*"+level[:1]+", ", 10))
+	}
+	if _, err := Read([]File{{"h.yaml", []byte(bomb.String())}}, AsWritten()); err == nil || !strings.Contains(err.Error(), "has more than 262144 values (remedy: write less with aliases)") {
+		t.Errorf("want aliases of aliases refused, got %v", err)
+	}
+}
+
 // checked is what Check says, one line each.
 func checked(t *testing.T, files []File, node Part, controller *Part, limited bool) string {
 	t.Helper()
