@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -179,18 +180,25 @@ func (in Volumes) check(f *strict.File, controller bool) {
 	}
 }
 
-// check refuses causes that go with another source of the limit, and actions that do nothing.
-func (in Causes) check(f *strict.File, limit LimitSource) {
-	for _, c := range []struct {
-		name   string
-		action *Action
-		// quota marks what the backend does by itself.
-		quota bool
-	}{
+// cause is one of Causes.
+type cause struct {
+	name   string
+	action *Action // nil where it is not given
+	// quota marks what the backend does by itself.
+	quota bool
+}
+
+func (in Causes) all() []cause {
+	return []cause{
 		{"limit", in.Limit, true}, {"foreign", in.Foreign, true}, {"restart", in.Restart, false},
 		{"outage.begin", in.Outage.begin(), true}, {"outage.end", in.Outage.end(), true},
 		{"throttled.begin", in.Throttled.begin(), true}, {"throttled.end", in.Throttled.end(), true},
-	} {
+	}
+}
+
+// check refuses causes that go with another source of the limit, and actions that do nothing.
+func (in Causes) check(f *strict.File, limit LimitSource) {
+	for _, c := range in.all() {
 		if c.action == nil {
 			continue
 		}
@@ -219,6 +227,23 @@ func (s *Spell) end() *Action {
 // needed are the placeholders without which an action cannot do what it is for.
 var needed = map[string]string{"limit": "LIMIT", "foreign": "FOREIGN"}
 
+// token is an HTTP method, in capitals as all that are known.
+var token = regexp.MustCompile("^[A-Z0-9!#$%&'*+.^_`|~-]+$")
+
+// isURL says whether a text is the URL of an HTTP call once its placeholders have values.
+func isURL(text string) bool {
+	text, err := expand(text, actionValues("node", 1, 1))
+	if err != nil {
+		return true // a problem already
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return false
+	}
+	_, err = strconv.ParseUint(cmp.Or(u.Port(), "1"), 10, 16)
+	return err == nil
+}
+
 func (a Action) check(f *strict.File, at, name string) {
 	if (len(a.Command) > 0) == (a.HTTP != nil) {
 		f.Fail(at, "give one of them", "want either command or http")
@@ -233,10 +258,10 @@ func (a Action) check(f *strict.File, at, name string) {
 		for field, text := range map[string]string{"url": call.URL, "body": call.Body} {
 			checkText(f, at+".http."+field, text, actionValues("", 0, 0))
 		}
-		if u, err := url.Parse(call.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		if !isURL(call.URL) {
 			f.Fail(at+".http.url", "write it with http:// or https:// and a host", "want a URL, got %q", call.URL)
 		}
-		if method := cmp.Or(call.Method, http.MethodPut); strings.ToUpper(method) != method {
+		if method := cmp.Or(call.Method, http.MethodPut); !token.MatchString(method) {
 			f.Fail(at+".http.method", "write it in capitals, such as PUT", "want an HTTP method, got %q", call.Method)
 		}
 		texts = append(texts, call.URL, call.Body)

@@ -115,6 +115,9 @@ func TestLoadRefusesFurtherFields(t *testing.T) {
 		"another placeholder":   {"${FOREIGN}", "${ENDPOINT}", `:18: causes.foreign.command[1]: placeholder ${ENDPOINT}`},
 		"URL":                   {"http://127.0.0.1:1/", "127.0.0.1:1/", `:17: causes.limit.http.url: want a URL`},
 		"method":                {"method: POST", "method: post", `:17: causes.limit.http.method: want an HTTP method`},
+		"no method":             {"method: POST", "method: 'G ET'", `:17: causes.limit.http.method: want an HTTP method, got "G ET"`},
+		"URL's host":            {"http://127.0.0.1:1/", "http://a b/", `:17: causes.limit.http.url: want a URL`},
+		"URL's port":            {"http://127.0.0.1:1/", "http://127.0.0.1:65536/", `:17: causes.limit.http.url: want a URL`},
 		"outage without an end": {", end: {command: [/bin/true]}", "", `:19: causes.outage: field "end" is missing`},
 		"cause of a backend":    {"limit: own", "limit: backend", `causes.limit: with limit: backend there is nothing to cause by it`},
 		"cause of a fixed one":  {"limit: own", "limit: fixed", `causes.outage.begin: with limit: fixed there is nothing to cause by it`},
@@ -331,6 +334,11 @@ func TestLint(t *testing.T) {
 		"a folder":             {program, "/etc", `cannot be executed: d`},
 		"no driver name":       {"${DRIVER_NAME}", "x", `:7: node.command: has no ${DRIVER_NAME}`},
 		"no node id":           {"--nodeid=${NODE_ID}", "--nodeid=x", `:7: node.command: has no ${NODE_ID}`},
+		"no program of limit":  {`{http: {method: POST, url: "http://127.0.0.1:1/${NODE_ID}", body: '{"max": ${LIMIT}}'}}`, `{command: [./nope, "${LIMIT}"]}`, `:17: causes.limit.command[0]: stat `},
+		"no foreign program":   {"foreign: {command: [/bin/true", "foreign: {command: [no-such-program-anywhere", `:18: causes.foreign.command[0]: driver "mine": program "no-such-program-anywhere"`},
+		"no program of begin":  {"begin: {command: [/bin/true]}", "begin: {command: [/nowhere/begin]}", `:19: causes.outage.begin.command[0]: stat /nowhere/begin`},
+		"no program of end":    {"end: {command: [/bin/true]}", "end: {command: [/etc]}", `:19: causes.outage.end.command[0]: /etc cannot be executed`},
+		"no restart program":   {"restart: {command: [/bin/true]}", "restart: {command: [./restart]}", `:20: causes.restart.command[0]: stat `},
 		"what Load refuses":    {"ready: probe", "ready: soon", `:9: node.ready`},
 		"what is not YAML":     {"kind: Driver", "kind: [", `not YAML`},
 		"two things at a time": {"--nodeid=${NODE_ID}", "--nodeid=${NODE}", `:7: node.command: has no ${NODE_ID}`},
@@ -352,6 +360,23 @@ func TestLint(t *testing.T) {
 	gate, _, _ := strings.Cut(strings.NewReplacer(`, STATE: "${STATE_DIR}"`, "", "limit: own", "limit: gate").Replace(good), "causes:")
 	if notes, err := Lint(write(t, gate)); err != nil || len(notes) != 1 || !strings.Contains(notes[0], "limit: gate") {
 		t.Errorf("a gate's limit, which the gate keeps: want one note, got %q, %v", notes, err)
+	}
+	for from, to := range map[string]string{"http://127.0.0.1:1/${NODE_ID}": "http://${NODE_ID}/", `[/bin/true, "${FOREIGN}"]`: `["/${FOREIGN}"]`} {
+		text := strings.Replace(good, from, to, 1)
+		if _, err := Lint(write(t, text)); err != nil || text == good {
+			t.Errorf("%s: want what is known only once it is called let be, got %v", to, err)
+		}
+	}
+	causes := write(t, strings.Replace(good, "begin: {command: [/bin/true]}", "begin: {command: [./nope]}", 1))
+	d, err := Load(causes)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.LintCauses(); err == nil || !strings.HasPrefix(err.Error(), causes+":19: causes.outage.begin.command[0]: stat ") {
+		t.Errorf("want the program of a cause missed by those who load the definition, got %v", err)
+	}
+	if _, err := LintProcesses(causes); err != nil {
+		t.Errorf("want causes let be by those who need none, got %v", err)
 	}
 	backend := strings.Replace(minimal, "./bin/driver", program, 1)
 	if _, err := Lint(write(t, backend)); err == nil || !strings.Contains(err.Error(), "limit: with limit: backend, want a process that is given ${BACKEND}") {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"go.yaml.in/yaml/v3"
 
@@ -53,10 +54,10 @@ node:                   # one process per node; a program with a slash counts fr
 // are what is right and has a price: checks that will be skipped.
 func Lint(path string) (notes []string, err error) { return lint(path, true) }
 
-// LintProcesses is Lint without what is said of pods, for those who start none.
+// LintProcesses is Lint without what is said of pods and of causes, for those who need neither.
 func LintProcesses(path string) (notes []string, err error) { return lint(path, false) }
 
-func lint(path string, pods bool) (notes []string, err error) {
+func lint(path string, whole bool) (notes []string, err error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, fmt.Errorf("driver definition: %w", err)
@@ -70,7 +71,10 @@ func lint(path string, pods bool) (notes []string, err error) {
 	}
 	sound := f.Err() == nil
 	def.lint(f)
-	pods = pods && def.HasPods()
+	if whole {
+		def.lintCauses(f)
+	}
+	pods := whole && def.HasPods()
 	if pods && sound {
 		err = def.lintPods(f)
 	}
@@ -98,11 +102,7 @@ func (d *Definition) lint(f *strict.File) {
 		if len(p.words) == 0 {
 			continue // a problem already
 		}
-		if _, err := d.executable(p.words); err != nil {
-			f.Fail(at+".command[0]", "install it, or give its path", "%v", err)
-		} else if path := d.program(p.words[0]); path != p.words[0] || filepath.IsAbs(path) {
-			d.lintProgram(f, at+".command[0]", path)
-		}
+		d.lintProgram(f, at+".command[0]", p.words)
 		if !p.uses("DRIVER_NAME") {
 			f.Fail(at+".command", "pass it, such as --drivername=${DRIVER_NAME}", "has no ${DRIVER_NAME}: several drivers run at once, under names of their own")
 		}
@@ -115,7 +115,34 @@ func (d *Definition) lint(f *strict.File) {
 	}
 }
 
-func (d *Definition) lintProgram(f *strict.File, field, path string) {
+// LintCauses says which of the programs that causes name are not there to be run.
+func (d *Definition) LintCauses() error {
+	_, f := read(d.file, d.text)
+	d.lintCauses(f)
+	return f.Err()
+}
+
+func (d *Definition) lintCauses(f *strict.File) {
+	for _, c := range d.Causes.all() {
+		if c.action != nil && len(c.action.Command) > 0 {
+			d.lintProgram(f, "causes."+c.name+".command[0]", c.action.Command)
+		}
+	}
+}
+
+// lintProgram looks for the program of a command on this machine.
+func (d *Definition) lintProgram(f *strict.File, field string, words []string) {
+	if words[0] == "" || strings.Contains(words[0], "${") {
+		return // a problem already, or known only once it is called
+	}
+	if _, err := d.executable(words); err != nil {
+		f.Fail(field, "install it, or give its path", "%v", err)
+		return
+	}
+	path := d.program(words[0])
+	if path == words[0] && !filepath.IsAbs(path) {
+		return
+	}
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:

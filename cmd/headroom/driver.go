@@ -156,6 +156,9 @@ With -o json or yaml there is a document also of a driver that does not come up 
 				if err != nil {
 					return usageError{err}
 				}
+				if err := def.LintCauses(); err != nil {
+					return usageError{err}
+				}
 				o.Definition = def
 			}
 			o.Out = cmd.ErrOrStderr()

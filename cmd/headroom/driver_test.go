@@ -159,6 +159,30 @@ func TestDriverCheckNamesADeadDriver(t *testing.T) {
 	}
 }
 
+// TestDriverCheckMissesCauses shows that a cause without a program is bad input to all who would need it, before anything is started.
+func TestDriverCheckMissesCauses(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "x.yaml")
+	text := `apiVersion: headroom/v1alpha1
+kind: Driver
+name: disk
+limit: own
+figures: {minInterval: 1s, cacheAge: 1s, lastGoodLife: 1h}
+node:
+  command: [headroom-hostpathlike, "--endpoint=${ENDPOINT}", "--drivername=${DRIVER_NAME}", "--nodeid=${NODE_ID}", "--statedir=${STATE_DIR}", "--enable-attach"]
+causes:
+  limit: {command: [./nope, "${LIMIT}"]}
+`
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, args := range [][]string{{"lint", path}, {"check", "--driver", path}, {"check", "--driver", path, "--socket", "unix:///none"}} {
+		out, err := try(t, append([]string{"driver"}, args...)...)
+		if exitCode(err) != 2 || !strings.HasPrefix(err.Error(), path+":9: causes.limit.command[0]: stat ") || !strings.Contains(err.Error(), "(remedy: build it") || strings.Contains(out, "limit-sane") {
+			t.Errorf("%q: want the program missed, exit code 2, got %v:\n%s", args, err, out)
+		}
+	}
+}
+
 // TestDriverCheckPrints shows the report of a driver that is violated, for people and for programs.
 func TestDriverCheckPrints(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "x.yaml")
