@@ -129,6 +129,7 @@ func (in ProcessFile) check(f *strict.File, at string) process {
 	if len(in.Command) == 0 {
 		f.Fail(at+".command", `write it as a list, such as ["./driver", "--endpoint=${ENDPOINT}"]`, "has no words")
 	}
+	checkProgram(f, at+".command", in.Command)
 	for i, word := range in.Command {
 		checkText(f, strict.At(at+".command", i), word, known)
 	}
@@ -151,6 +152,13 @@ func (in ProcessFile) check(f *strict.File, at string) process {
 		f.Fail(at+".startLimit", "write a duration such as 1m", "want more than 0, got %s", in.StartLimit)
 	}
 	return process{words: in.Command, env: in.Env, start: Start{Ready: in.Ready, Limit: time.Duration(in.StartLimit)}}
+}
+
+// checkProgram refuses a command that begins with nothing; further words may be empty.
+func checkProgram(f *strict.File, field string, words []string) {
+	if len(words) > 0 && words[0] == "" {
+		f.Fail(strict.At(field, 0), "write the program to run", "want a program, got an empty text")
+	}
 }
 
 // checkText looks for placeholders that mean nothing.
@@ -249,6 +257,7 @@ func (a Action) check(f *strict.File, at, name string) {
 		f.Fail(at, "give one of them", "want either command or http")
 		return
 	}
+	checkProgram(f, at+".command", a.Command)
 	var texts []string
 	for i, word := range a.Command {
 		checkText(f, strict.At(at+".command", i), word, actionValues("", 0, 0))

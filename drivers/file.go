@@ -51,9 +51,9 @@ type FiguresFile struct {
 // ProcessFile is a process of the driver.
 type ProcessFile struct {
 	// Command is the program and its arguments. A program with a slash that does not begin with one counts from the definition's folder.
-	Command []string `yaml:"command"`
+	Command []string `yaml:"command" strict:"empty"`
 	// Env are variables beside those that Headroom itself runs with.
-	Env map[string]string `yaml:"env,omitempty"`
+	Env map[string]string `yaml:"env,omitempty" strict:"empty"`
 	// Ready is how the process shows that it has started: socket (it takes connections; the default) or probe (Probe answers that it is ready).
 	Ready Readiness `yaml:"ready,omitempty"`
 	// StartLimit bounds the time from start to ready; 1m when left out.
@@ -72,9 +72,9 @@ type Volumes struct {
 	// takes them away with DeleteVolume; it needs a controller).
 	Provisioning Provisioning `yaml:"provisioning,omitempty"`
 	// Parameters are a StorageClass's, for CreateVolume.
-	Parameters map[string]string `yaml:"parameters,omitempty"`
+	Parameters map[string]string `yaml:"parameters,omitempty" strict:"empty"`
 	// Context is the volume_context of attaches.
-	Context map[string]string `yaml:"context,omitempty"`
+	Context map[string]string `yaml:"context,omitempty" strict:"empty"`
 }
 
 // Causes bring conditions about on the driver. Placeholders: ${NODE_ID}, ${LIMIT}, ${FOREIGN}.
@@ -102,7 +102,7 @@ type Spell struct {
 // Action is a command or an HTTP call.
 type Action struct {
 	// Command is a program and its arguments; one with a slash that does not begin with one counts from the definition's folder.
-	Command []string `yaml:"command,omitempty"`
+	Command []string `yaml:"command,omitempty" strict:"empty"`
 	// HTTP is a call; a status of 400 or more is a failure.
 	HTTP *HTTPCall `yaml:"http,omitempty"`
 }

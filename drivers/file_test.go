@@ -92,6 +92,25 @@ func TestLoadAllFields(t *testing.T) {
 	}
 }
 
+// TestLoadEmptyTexts shows that a variable, an argument and a parameter may be empty, as they may be where they go.
+func TestLoadEmptyTexts(t *testing.T) {
+	text := own
+	for from, to := range map[string]string{`STATE: "${STATE_DIR}"`: `STATE: ""`, `"exit 0"`: `""`, "type: fast": "type: ''", "a: b": "a: ''", "restart: {command: [/bin/true]}": "restart: {command: [/bin/true, '']}"} {
+		text = strings.Replace(text, from, to, 1)
+	}
+	d, err := Load(write(t, text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd, err := d.NodeCommand(instance)
+	if err != nil || cmd.Args[2] != "" || !slices.Contains(cmd.Env, "STATE=") || len(d.Volumes.Parameters) != 1 || len(d.Volumes.Context) != 1 || len(d.Causes.Restart.Command) != 2 {
+		t.Errorf("want what is empty kept, got %q, %q, %+v, %v", cmd.Args, cmd.Env, d.Volumes, err)
+	}
+	if _, err := Lint(write(t, text)); err != nil {
+		t.Errorf("want nothing wrong, got %v", err)
+	}
+}
+
 func TestLoadRefusesFurtherFields(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, want string }{
 		"name":                  {"name: mine", "name: My Driver", `:3: name: want at most 32 lower-case letters`},
@@ -115,6 +134,10 @@ func TestLoadRefusesFurtherFields(t *testing.T) {
 		"another placeholder":   {"${FOREIGN}", "${ENDPOINT}", `:18: causes.foreign.command[1]: placeholder ${ENDPOINT}`},
 		"URL":                   {"http://127.0.0.1:1/", "127.0.0.1:1/", `:17: causes.limit.http.url: want a URL`},
 		"method":                {"method: POST", "method: post", `:17: causes.limit.http.method: want an HTTP method`},
+		"no program":            {"[/bin/sh, -c,", "['', -c,", `:7: node.command[0]: want a program, got an empty text (remedy: write the program to run)`},
+		"cause's program":       {"restart: {command: [/bin/true]}", `restart: {command: ["", x]}`, `:20: causes.restart.command[0]: want a program, got an empty text`},
+		"empty handle":          {"[v1, v2]", "[v1, '']", `:12: volumes.handles[1]: want text, got "" (remedy: write text, or remove it)`},
+		"variable of nothing":   {"STATE: \"${STATE_DIR}\"", "STATE: ", `:8: node.env.STATE: want text, got nothing`},
 		"no method":             {"method: POST", "method: 'G ET'", `:17: causes.limit.http.method: want an HTTP method, got "G ET"`},
 		"URL's host":            {"http://127.0.0.1:1/", "http://a b/", `:17: causes.limit.http.url: want a URL`},
 		"URL's port":            {"http://127.0.0.1:1/", "http://127.0.0.1:65536/", `:17: causes.limit.http.url: want a URL`},

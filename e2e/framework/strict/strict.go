@@ -1,6 +1,6 @@
 // Package strict decodes the YAML files that people write for Headroom into plain Go values, and says exactly what is wrong with them.
 //
-// Contract: every field of a struct is required unless its yaml tag says omitempty; unknown fields, duplicate keys, anchors, further documents and
+// Contract: every field of a struct is required unless its yaml tag says omitempty, and texts are not empty unless its strict tag says empty; unknown fields, duplicate keys, anchors, further documents and
 // values of another kind are problems. A problem names file, line, field and remedy. All problems of a file are found in one reading, and checks of
 // the caller's own are added to them with Fail, by the field's path alone.
 //
@@ -69,7 +69,7 @@ func Decode(name string, data []byte, into any) *File {
 	} else if !errors.Is(err, io.EOF) {
 		f.syntax(data, err)
 	}
-	f.value(doc.Content[0], "", reflect.ValueOf(into).Elem())
+	f.value(doc.Content[0], "", reflect.ValueOf(into).Elem(), false)
 	return f
 }
 
@@ -82,7 +82,7 @@ func (f *File) syntax(data []byte, err error) {
 // Decode reads a node that was kept as it is into the struct that into points at; path is the node's own. It reports whether that went well.
 func (f *File) Decode(path string, n *yaml.Node, into any) bool {
 	before := len(f.problems)
-	f.value(n, path, reflect.ValueOf(into).Elem())
+	f.value(n, path, reflect.ValueOf(into).Elem(), false)
 	return len(f.problems) == before
 }
 

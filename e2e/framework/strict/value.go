@@ -14,7 +14,8 @@ import (
 // raw is kept as it is, to be decoded once it is known what it must be.
 var raw = reflect.TypeFor[yaml.Node]()
 
-func (f *File) value(n *yaml.Node, path string, into reflect.Value) {
+// value fills into; empty says that an empty text is one.
+func (f *File) value(n *yaml.Node, path string, into reflect.Value, empty bool) {
 	if path != "" {
 		if _, known := f.lines[path]; !known {
 			f.lines[path] = n.Line
@@ -29,18 +30,18 @@ func (f *File) value(n *yaml.Node, path string, into reflect.Value) {
 		f.keep(n, path, into)
 	case into.Kind() == reflect.Pointer:
 		v := reflect.New(into.Type().Elem())
-		f.value(n, path, v.Elem())
+		f.value(n, path, v.Elem(), empty)
 		into.Set(v)
 	case into.Addr().Type().Implements(textual):
 		f.text(n, path, into)
 	case into.Kind() == reflect.Struct:
 		f.fields(n, path, into)
 	case into.Kind() == reflect.Map:
-		f.entries(n, path, into)
+		f.entries(n, path, into, empty)
 	case into.Kind() == reflect.Slice:
-		f.items(n, path, into)
+		f.items(n, path, into, empty)
 	default:
-		f.scalar(n, path, into)
+		f.scalar(n, path, into, empty)
 	}
 }
 
@@ -66,14 +67,14 @@ func (f *File) walk(n *yaml.Node, path string) {
 	}
 }
 
-func (f *File) items(n *yaml.Node, path string, into reflect.Value) {
+func (f *File) items(n *yaml.Node, path string, into reflect.Value, empty bool) {
 	if n.Kind != yaml.SequenceNode {
 		f.fail(n.Line, path, "write its items below it, each behind \"- \"", "want a list, got %s", describe(n))
 		return
 	}
 	for i, item := range n.Content {
 		v := reflect.New(into.Type().Elem()).Elem()
-		f.value(item, At(path, i), v)
+		f.value(item, At(path, i), v, empty)
 		into.Set(reflect.Append(into, v))
 	}
 }
@@ -98,14 +99,18 @@ func (f *File) text(n *yaml.Node, path string, into reflect.Value) {
 	}
 }
 
-func (f *File) scalar(n *yaml.Node, path string, into reflect.Value) {
+func (f *File) scalar(n *yaml.Node, path string, into reflect.Value, empty bool) {
 	kinds := map[reflect.Kind]string{
 		reflect.String: "!!str", reflect.Bool: "!!bool", reflect.Int: "!!int", reflect.Int32: "!!int", reflect.Int64: "!!int", reflect.Uint32: "!!int",
 	}
 	want := kinds[into.Kind()]
 	name := map[string]string{"!!str": "text", "!!bool": "true or false", "!!int": "a whole number"}[want]
 	remedy := map[string]string{"!!str": "write text, in quotes where it looks like something else", "!!bool": "write true or false", "!!int": "write digits"}[want]
-	if n.Kind != yaml.ScalarNode || n.Tag != want || n.Decode(into.Addr().Interface()) != nil || (want == "!!str" && n.Value == "") {
+	none := n.Kind == yaml.ScalarNode && n.Tag == "!!str" && n.Value == "" && want == "!!str" && !empty
+	if none {
+		remedy = "write text, or remove it"
+	}
+	if n.Kind != yaml.ScalarNode || n.Tag != want || n.Decode(into.Addr().Interface()) != nil || none {
 		f.fail(n.Line, path, remedy, "want %s, got %s", name, describe(n))
 	}
 }
@@ -134,7 +139,9 @@ func (f *File) keys(n *yaml.Node, path string, found func(key, path string, valu
 type Field struct {
 	Name     string
 	Optional bool
-	Index    int
+	// Empty says that its texts may be empty: its strict tag is "empty".
+	Empty bool
+	Index int
 }
 
 // Fields are the fields of a struct type that are written, in order.
@@ -143,7 +150,7 @@ func Fields(t reflect.Type) []Field {
 	for i := range t.NumField() {
 		name, options, _ := strings.Cut(t.Field(i).Tag.Get("yaml"), ",")
 		if name != "" && name != "-" {
-			fields = append(fields, Field{Name: name, Optional: options == "omitempty", Index: i})
+			fields = append(fields, Field{Name: name, Optional: options == "omitempty", Empty: t.Field(i).Tag.Get("strict") == "empty", Index: i})
 		}
 	}
 	return fields
@@ -153,21 +160,21 @@ func (f *File) fields(n *yaml.Node, path string, into reflect.Value) {
 	if !f.mapping(n, path) {
 		return
 	}
-	fields := map[string]int{}
+	fields := map[string]Field{}
 	var names []string
 	for _, field := range Fields(into.Type()) {
-		fields[field.Name] = field.Index
+		fields[field.Name] = field
 		names = append(names, field.Name)
 	}
 	seen := map[string]bool{}
 	f.keys(n, path, func(key, at string, value *yaml.Node) {
-		i, ok := fields[key]
+		field, ok := fields[key]
 		if !ok {
 			f.fail(f.lines[at], at, "correct its name, or remove it", "unknown field %q; known: %s", key, strings.Join(names, ", "))
 			return
 		}
 		seen[key] = true
-		f.value(value, at, into.Field(i))
+		f.value(value, at, into.Field(field.Index), field.Empty)
 	})
 	for _, field := range Fields(into.Type()) {
 		if !field.Optional && !seen[field.Name] {
@@ -176,14 +183,14 @@ func (f *File) fields(n *yaml.Node, path string, into reflect.Value) {
 	}
 }
 
-func (f *File) entries(n *yaml.Node, path string, into reflect.Value) {
+func (f *File) entries(n *yaml.Node, path string, into reflect.Value, empty bool) {
 	if !f.mapping(n, path) {
 		return
 	}
 	into.Set(reflect.MakeMap(into.Type()))
 	f.keys(n, path, func(key, at string, value *yaml.Node) {
 		v := reflect.New(into.Type().Elem()).Elem()
-		f.value(value, at, v)
+		f.value(value, at, v, empty)
 		into.SetMapIndex(reflect.ValueOf(key).Convert(into.Type().Key()), v)
 	})
 }
