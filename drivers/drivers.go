@@ -25,6 +25,7 @@ import (
 	"headroom/drivers/steady/policy"
 	"headroom/e2e/framework/entry"
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/input"
 	"headroom/fixtures/quota"
 )
 
@@ -121,10 +122,13 @@ func IsFile(nameOrPath string) bool {
 	return strings.Contains(nameOrPath, "/") || strings.HasSuffix(nameOrPath, ".yaml") || strings.HasSuffix(nameOrPath, ".yml")
 }
 
+// definitionRemedy is what to do where there is no definition.
+const definitionRemedy = "correct the path, or write one with headroom driver init"
+
 // Load returns a driver by name, or from a file.
 func Load(nameOrPath string) (*Definition, error) {
 	if IsFile(nameOrPath) {
-		b, err := os.ReadFile(nameOrPath)
+		b, err := input.Read(nameOrPath, definitionRemedy)
 		if err != nil {
 			return nil, fmt.Errorf("driver definition: %w", err)
 		}

@@ -2,7 +2,9 @@ package drivers
 
 import (
 	"context"
+	"errors"
 	"flag"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -12,6 +14,7 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -407,6 +410,44 @@ func TestLint(t *testing.T) {
 	}
 	if _, err := Lint(filepath.Join(t.TempDir(), "none.yaml")); err == nil || !strings.Contains(err.Error(), "none.yaml") {
 		t.Errorf("want a file that is not there to be named, got %v", err)
+	}
+}
+
+// TestDefinitionFile shows that what is no file is refused with a remedy by all who read a definition, and does not hang.
+func TestDefinitionFile(t *testing.T) {
+	dir := t.TempDir()
+	fifo, loop := filepath.Join(dir, "fifo"), filepath.Join(dir, "loop")
+	if err := errors.Join(syscall.Mkfifo(fifo, 0o600), os.Symlink("loop", loop)); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]string{
+		filepath.Join(dir, "none.yaml"): "no such file or directory (remedy: correct the path, or write one with headroom driver init)",
+		dir:                             "want a file, got a directory (remedy: name the file itself)",
+		fifo:                            "nobody writes into it, or it was read already (remedy: write it to a file, and name that)",
+		loop:                            "(remedy: make the link name a file)",
+		"/dev/zero":                     "want a file, got one of mode",
+	} {
+		_, loaded := Load(path)
+		_, linted := Lint(path)
+		for _, err := range []error{loaded, linted} {
+			if err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), path) {
+				t.Errorf("want %s and %q, got %v", path, want, err)
+			}
+		}
+	}
+	// What a command writes can be linted: it is read once.
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	program := filepath.Join(dir, "driver")
+	text := strings.Replace(own, "/bin/sh", program, 1)
+	if err := errors.Join(os.WriteFile(program, []byte("#!/bin/sh\n"), 0o755), func() error { _, err := out.WriteString(text); return err }(), out.Close()); err != nil {
+		t.Fatal(err)
+	}
+	if notes, err := Lint(fmt.Sprintf("/dev/fd/%d", in.Fd())); err != nil || len(notes) != 1 {
+		t.Errorf("want what comes out of a pipe linted, got %q, %v", notes, err)
 	}
 }
 

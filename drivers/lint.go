@@ -10,6 +10,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/strict"
 )
 
@@ -58,7 +59,7 @@ func Lint(path string) (notes []string, err error) { return lint(path, true) }
 func LintProcesses(path string) (notes []string, err error) { return lint(path, false) }
 
 func lint(path string, whole bool) (notes []string, err error) {
-	data, err := os.ReadFile(path)
+	data, err := input.Read(path, definitionRemedy)
 	if err != nil {
 		return nil, fmt.Errorf("driver definition: %w", err)
 	}

@@ -3,12 +3,12 @@ package drivers
 import (
 	"errors"
 	"fmt"
-	"os"
 	"path"
 	"path/filepath"
 	"strings"
 
 	"headroom/drivers/pods"
+	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/strict"
 )
 
@@ -139,7 +139,7 @@ func (d *Definition) read(name string) ([]byte, error) {
 	if d.dir == "" {
 		return builtIn.ReadFile(name)
 	}
-	return os.ReadFile(d.place(name))
+	return input.ReadRegular(d.place(name), "correct the path: it counts from the definition's folder")
 }
 
 // ImageArchives are the files of pods.images.
@@ -218,14 +218,14 @@ func (d *Definition) lintPods(f *strict.File) error {
 	for i, name := range d.pods.manifests {
 		if _, err := d.read(name); err != nil {
 			unread = true
-			f.Fail(strict.At("pods.manifests", i), "correct the path: it counts from the definition's folder", "%v", err)
+			fail(f, strict.At("pods.manifests", i), "correct the path: it counts from the definition's folder", err)
 		}
 	}
 	loaded := map[string][]string{}
 	for i, file := range d.ImageArchives() {
 		refs, err := pods.ReadArchive(file)
 		if err != nil {
-			f.Fail(strict.At("pods.images", i), "write it with docker save", "%v", err)
+			fail(f, strict.At("pods.images", i), "write it with docker save", err)
 		}
 		loaded[file] = refs
 	}
@@ -252,6 +252,14 @@ func (d *Definition) lintPods(f *strict.File) error {
 	return pods.Check(objects, d.pods.node, d.pods.controller, d.Limit == LimitBackend, func(field, remedy, format string, args ...any) {
 		f.Fail("pods."+field, remedy, format, args...)
 	})
+}
+
+// fail notes what is wrong with a file that a field names. Where it cannot be read, the error knows better what to do.
+func fail(f *strict.File, field, remedy string, err error) {
+	if unreadable, ok := errors.AsType[*input.Error](err); ok {
+		err, remedy = unreadable.Err, unreadable.Remedy
+	}
+	f.Fail(field, remedy, "%v", err)
 }
 
 // errNoProcess is for those who would start one.

@@ -196,6 +196,9 @@ func TestLintPodsRefuses(t *testing.T) {
 	for name, c := range map[string]struct{ from, to, want string }{
 		"no such manifest":    {"deploy/rbac.yaml", "deploy/none.yaml", `:13: pods.manifests[0]: open `},
 		"no such archive":     {"steady.tar", "none.tar", `:14: pods.images[0]: open `},
+		"manifest, a folder":  {"deploy/rbac.yaml", "deploy", `:13: pods.manifests[0]: read `},
+		"manifest, a device":  {"deploy/rbac.yaml", "/dev/zero", `:13: pods.manifests[0]: read /dev/zero: want a file, got one of mode`},
+		"archive, a device":   {"[steady.tar]", "[/dev/zero]", `:14: pods.images[0]: read /dev/zero: want a file, got one of mode`},
 		"no archive":          {"steady.tar", "driver.yaml", `want an archive of images, uncompressed`},
 		"no such workload":    {"DaemonSet/steady-node", "DaemonSet/other", `:15: pods.node.workload: DaemonSet/other is in no manifest`},
 		"no such container":   {"container: steady, socket: /run", "container: none, socket: /run", `:16: pods.controller.container: Deployment/steady-controller has no container "none"`},

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/spf13/cobra"
@@ -13,6 +12,7 @@ import (
 	"headroom/chaos"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/coverage"
+	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/plan"
 	"headroom/e2e/framework/report"
 )
@@ -63,11 +63,11 @@ With --file the runs are added to those that the file has already, a run once; h
 func collectCoverage(file string, dirs []string, note func(string)) (coverage.Coverage, error) {
 	var all coverage.Coverage
 	if file != "" {
-		data, err := os.ReadFile(file)
+		data, err := input.ReadRegular(file, "name a file of headroom coverage")
 		switch {
 		case errors.Is(err, fs.ErrNotExist) && len(dirs) > 0:
 		case err != nil:
-			return all, usageError{fmt.Errorf("--file: %w (remedy: name a file of headroom coverage)", err)}
+			return all, usageError{fmt.Errorf("--file: %w", err)}
 		default:
 			if all, err = coverage.Read(file, data); err != nil {
 				return all, usageError{err}
@@ -138,9 +138,9 @@ func possible() (rows []coverage.Row) {
 
 // readMet reads what a planner prefers by. The file's digest is in the plan, whose text depends on the file.
 func readMet(file string) (*plan.Met, error) {
-	data, err := os.ReadFile(file)
+	data, err := input.Read(file, "make it with headroom coverage --file")
 	if err != nil {
-		return nil, fmt.Errorf("--coverage: %w (remedy: make it with headroom coverage --file)", err)
+		return nil, fmt.Errorf("--coverage: %w", err)
 	}
 	c, err := coverage.Read(file, data)
 	if err != nil {

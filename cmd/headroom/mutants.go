@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -15,6 +14,7 @@ import (
 
 	"headroom/drivers/personas"
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/mutants"
 	"headroom/e2e/framework/plan"
 	"headroom/e2e/framework/report"
@@ -145,12 +145,12 @@ func readPlays(file string) (mutants.Results, error) {
 	if file == "" {
 		return mutants.Results{}, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := input.ReadRegular(file, "name a file that can be read, or one that is not there yet")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return mutants.Results{}, nil
 	case err != nil:
-		return mutants.Results{}, fmt.Errorf("--results: %w (remedy: name a file that can be read, or one that is not there yet)", err)
+		return mutants.Results{}, fmt.Errorf("--results: %w", err)
 	}
 	return mutants.Read(file, data)
 }

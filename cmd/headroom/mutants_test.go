@@ -121,7 +121,7 @@ func TestMutantsRefuse(t *testing.T) {
 		{"--parallel 0", "--parallel 0: want 1 to 16"},
 		{"--duration 1m", "duration 1m0s: want whole seconds from 2m44s"},
 		{"--results " + bad, `bad.yaml:2: kind: want "MutantPlays", got "Coverage" (remedy: write MutantPlays, or name a file of headroom mutants --results)`},
-		{"--results " + dir, "name a file that can be read"},
+		{"--results " + dir, "want a file, got a directory (remedy: name the file itself)"},
 		{"--run-dir " + dir, "not empty"},
 	} {
 		out, err := try(t, append([]string{"mutants"}, strings.Fields(c.args)...)...)

@@ -16,6 +16,7 @@ import (
 
 	"headroom/drivers"
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/run"
 	"headroom/e2e/framework/scenario"
@@ -101,9 +102,9 @@ func loadStories(files []string) ([]story, error) {
 	var errs []error
 	named := map[string]string{}
 	for _, file := range files {
-		data, err := os.ReadFile(file)
+		data, err := input.Read(file, "name a file that can be read")
 		if err != nil {
-			errs = append(errs, fmt.Errorf("scenario: %w (remedy: name a file that can be read)", err))
+			errs = append(errs, fmt.Errorf("scenario: %w", err))
 			continue
 		}
 		s, err := scenario.Load(file, data, catalog(file))

@@ -56,6 +56,9 @@ func TestReplayRefusesBeforeItStartsAnything(t *testing.T) {
 	}{
 		"nothing":        {nil, []string{"want at least one scenario file"}},
 		"no such file":   {[]string{filepath.Join(dir, "none.yaml")}, []string{"none.yaml", "remedy: name a file"}},
+		"a folder":       {[]string{dir}, []string{"scenario: read " + dir + ": want a file, got a directory (remedy: name the file itself)"}},
+		"a device":       {[]string{"/dev/zero"}, []string{"scenario: read /dev/zero: want a file, got one of mode"}},
+		"results, none":  {[]string{"--results", "/dev/zero", good}, []string{"--results: read /dev/zero: want a file, got one of mode"}},
 		"figures":        {[]string{figures}, []string{figures + ":8: driver.figures: driver figures: cacheAge 1ms is less than minInterval 1s"}},
 		"a bad file":     {[]string{good, bad}, []string{bad + ":6: steps[0].wait.count.node", `"node/3" is node 3 of 1`, bad + ":7: ", `unknown invariant "never-bounded"`}},
 		"bad files":      {[]string{bad, filepath.Join(dir, "none.yaml")}, []string{bad + ":6:", "none.yaml"}},

@@ -12,6 +12,7 @@ import (
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/drivercheck"
+	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/report"
 )
 
@@ -80,9 +81,9 @@ func readComparable(path string) (report.Comparable, string, error) {
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path = filepath.Join(path, report.FileReport)
 	}
-	b, err := os.ReadFile(path)
+	b, err := input.Read(path, "name a run directory or the file of a report")
 	if err != nil {
-		return report.Comparable{}, "", fmt.Errorf("read report: %w\n  remedy: name a run directory or the file of a report", err)
+		return report.Comparable{}, "", fmt.Errorf("read report: %w", err)
 	}
 	var doc yaml.Node
 	var head struct {
@@ -96,10 +97,10 @@ func readComparable(path string) (report.Comparable, string, error) {
 	}
 	switch head.Kind {
 	case drivercheck.Kind:
-		r, err := drivercheck.Read(path)
+		r, err := drivercheck.Decode(path, b)
 		return r.Comparable(), head.Kind, err
 	case report.Kind:
-		r, err := report.Read(path)
+		r, err := report.Decode(path, b)
 		return r.Comparable(), head.Kind, err
 	}
 	got := fmt.Sprintf("kind %q", head.Kind)

@@ -3,6 +3,8 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,6 +66,7 @@ func TestReportDiff(t *testing.T) {
 		{held, check, 2, "want two of one kind"},
 		{held, other, 2, "read report"},
 		{held, filepath.Join(dir, "none"), 2, "remedy"},
+		{"/dev/zero", held, 2, "want a file, got one of mode"},
 		{dir, held, 2, report.FileReport},
 		{file("empty", ""), held, 2, "empty: " + comparable + "an empty file"},
 		{file("comment", "# nothing\n"), held, 2, comparable + "an empty file"},
@@ -81,6 +84,18 @@ func TestReportDiff(t *testing.T) {
 		if got := exitCode(err); got != c.code || !strings.Contains(out, c.want) {
 			t.Errorf("diff %s %s: want exit code %d and %q, got %d and %s", c.from, c.to, c.code, c.want, got, out)
 		}
+	}
+	in, piped, err := os.Pipe() // as git show COMMIT:report.yaml in a shell's <( )
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	first, err := os.ReadFile(filepath.Join(held, report.FileReport))
+	if _, writeErr := piped.Write(first); errors.Join(err, writeErr, piped.Close()) != nil {
+		t.Fatal(err, writeErr)
+	}
+	if out, err := try(t, "report", "diff", fmt.Sprintf("/dev/fd/%d", in.Fd()), broken); exitCode(err) != 1 || !strings.Contains(out, "count-drop: held -> violated") {
+		t.Errorf("want what comes out of a pipe compared, got %v, %s", err, out)
 	}
 	out, _ := try(t, "report", "diff", held, broken, "-o", "json")
 	var d report.Difference

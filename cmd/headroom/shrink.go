@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/run"
 	"headroom/e2e/framework/scenario"
@@ -234,7 +235,7 @@ func (o *shrinkOptions) played(r report.Report, dir string) (story, error) {
 	default:
 		file = files[0]
 	}
-	text, err := os.ReadFile(file)
+	text, err := input.Read(file, "name a run that played the scenario")
 	if err != nil {
 		return story{}, err
 	}

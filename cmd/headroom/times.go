@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/reproduce"
 	"headroom/e2e/framework/run"
@@ -53,12 +53,12 @@ func readResults(file string) (*tallied, error) {
 	if file == "" {
 		return t, nil
 	}
-	data, err := os.ReadFile(file)
+	data, err := input.ReadRegular(file, "name a file that can be read, or one that is not there yet")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return t, nil
 	case err != nil:
-		return nil, fmt.Errorf("--results: %w (remedy: name a file that can be read, or one that is not there yet)", err)
+		return nil, fmt.Errorf("--results: %w", err)
 	}
 	t.all, err = reproduce.Read(file, data)
 	return t, err

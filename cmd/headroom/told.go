@@ -10,6 +10,8 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+
+	"headroom/e2e/framework/input"
 )
 
 // fileTold is where a shrinking keeps what its trials told, one line each.
@@ -48,7 +50,7 @@ func (o *shrinkOptions) trialsDir() (string, *told, error) {
 
 func readTold(dir string) (*told, error) {
 	t := &told{path: filepath.Join(dir, fileTold), earlier: map[string][]bool{}}
-	data, err := os.ReadFile(t.path)
+	data, err := input.ReadRegular(t.path, "")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, usageError{fmt.Errorf("--resume: %s holds no %s (remedy: name the --run-dir of a shrinking that was interrupted, or leave --resume out)", dir, fileTold)}

@@ -6,14 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"headroom/e2e/framework/input"
 )
 
 // ReadArchive lists the names, in full, of the images in an archive as docker save and OCI tools write it.
 func ReadArchive(file string) ([]string, error) {
-	f, err := os.Open(file)
+	f, err := input.OpenRegular(file, "correct the path, or write it with docker save")
 	if err != nil {
 		return nil, err
 	}

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
 
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/report"
 )
 
@@ -130,10 +130,15 @@ func (r Report) Comparable() report.Comparable {
 // Read reads a report that was printed as YAML or JSON, strictly: fields that are none, statuses that are none and a summary or conclusion that the checks do
 // not bear out are errors that name the file.
 func Read(path string) (Report, error) {
-	b, err := os.ReadFile(path)
+	b, err := input.Read(path, "name the file of a report")
 	if err != nil {
 		return Report{}, fmt.Errorf("read report: %w", err)
 	}
+	return Decode(path, b)
+}
+
+// Decode is Read of a file's text; path is for messages.
+func Decode(path string, b []byte) (Report, error) {
 	var head struct {
 		APIVersion string `yaml:"apiVersion"`
 		Kind       string `yaml:"kind"`

@@ -5,9 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"go.yaml.in/yaml/v3"
+
+	"headroom/e2e/framework/input"
 )
 
 // YAML is the text of report.yaml. Fields come in the order of the types, so that two reports can be compared line by line.
@@ -24,10 +25,15 @@ func (r Report) YAML() ([]byte, error) {
 // Read reads a report.yaml, strictly: unknown and repeated fields, durations without a unit, statuses that are none, another version of the
 // format and counts that its rows do not bear out are errors that name the file and the line.
 func Read(path string) (Report, error) {
-	b, err := os.ReadFile(path)
+	b, err := input.Read(path, "name the file of a report")
 	if err != nil {
 		return Report{}, fmt.Errorf("read report: %w", err)
 	}
+	return Decode(path, b)
+}
+
+// Decode is Read of a file's text; path is for messages.
+func Decode(path string, b []byte) (Report, error) {
 	var head struct {
 		APIVersion string `yaml:"apiVersion"`
 		Kind       string `yaml:"kind"`

@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/strict"
 	"headroom/e2e/framework/versions"
 	kindconfigs "headroom/kind-configs"
@@ -70,7 +70,7 @@ func TopologyNames() []string {
 // keys and a second document are errors, which name file, line and field.
 func LoadTopology(nameOrPath string) (Topology, error) {
 	if strings.Contains(nameOrPath, "/") || strings.HasSuffix(nameOrPath, ".yaml") {
-		b, err := os.ReadFile(nameOrPath)
+		b, err := input.Read(nameOrPath, "correct the path")
 		if err != nil {
 			return Topology{}, fmt.Errorf("topology: %w", err)
 		}

@@ -51,6 +51,9 @@ func TestTopologyRefusesBadInput(t *testing.T) {
 	if _, err := LoadTopology("/nowhere/t.yaml"); err == nil || !strings.Contains(err.Error(), "/nowhere/t.yaml") {
 		t.Errorf("want an error that names the file, got %v", err)
 	}
+	if _, err := LoadTopology("/dev/zero"); err == nil || !strings.Contains(err.Error(), "want a file, got one of mode") {
+		t.Errorf("want a device refused, got %v", err)
+	}
 }
 
 func TestTopologyCheck(t *testing.T) {
