@@ -14,6 +14,7 @@ import (
 	"headroom/e2e/framework/drivercheck"
 	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/report"
+	"headroom/e2e/framework/strict"
 )
 
 func reportDiff() *cobra.Command {
@@ -90,7 +91,7 @@ func readComparable(path string) (report.Comparable, string, error) {
 		Kind string `yaml:"kind"`
 	}
 	if err := yaml.Unmarshal(b, &doc); err != nil {
-		return report.Comparable{}, "", fmt.Errorf("read report %s: %w", path, err)
+		return report.Comparable{}, "", fmt.Errorf("read report: %w", strict.Misread(path, b, err))
 	}
 	if err := doc.Decode(&head); err != nil && !doc.IsZero() {
 		return report.Comparable{}, "", fmt.Errorf("read report %s: %w", path, err)

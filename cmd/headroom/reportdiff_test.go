@@ -64,7 +64,7 @@ func TestReportDiff(t *testing.T) {
 		{filepath.Join(held, report.FileReport), broken, 1, "1 worse"},
 		{check, check, 0, "0 the same"},
 		{held, check, 2, "want two of one kind"},
-		{held, other, 2, "read report"},
+		{held, other, 2, "read report: " + other + ":1: not YAML: did not find expected node content (remedy: correct the syntax)"},
 		{held, filepath.Join(dir, "none"), 2, "remedy"},
 		{"/dev/zero", held, 2, "want a file, got one of mode"},
 		{dir, held, 2, report.FileReport},

@@ -14,6 +14,7 @@ import (
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/report"
+	"headroom/e2e/framework/strict"
 )
 
 // Identity of the report's format.
@@ -156,7 +157,7 @@ func Decode(path string, b []byte) (Report, error) {
 	dec.KnownFields(true)
 	var r Report
 	if err := dec.Decode(&r); err != nil {
-		return Report{}, fmt.Errorf("read report %s: %w", path, err)
+		return Report{}, fmt.Errorf("read report: %w", strict.Misread(path, b, err))
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return Report{}, fmt.Errorf("read report %s: want one document, got more", path)

@@ -9,6 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"headroom/e2e/framework/input"
+	"headroom/e2e/framework/strict"
 )
 
 // YAML is the text of report.yaml. Fields come in the order of the types, so that two reports can be compared line by line.
@@ -39,7 +40,7 @@ func Decode(path string, b []byte) (Report, error) {
 		Kind       string `yaml:"kind"`
 	}
 	if err := yaml.Unmarshal(b, &head); err != nil {
-		return Report{}, fmt.Errorf("read report %s: %w", path, err)
+		return Report{}, fmt.Errorf("read report: %w", strict.Misread(path, b, err))
 	}
 	if head.APIVersion != APIVersion || head.Kind != Kind {
 		return Report{}, fmt.Errorf("read report %s: want apiVersion %q and kind %q, got %q and %q: read it with the version of headroom that wrote it",
@@ -49,7 +50,7 @@ func Decode(path string, b []byte) (Report, error) {
 	dec.KnownFields(true)
 	var r Report
 	if err := dec.Decode(&r); err != nil {
-		return Report{}, fmt.Errorf("read report %s: %w", path, err)
+		return Report{}, fmt.Errorf("read report: %w", strict.Misread(path, b, err))
 	}
 	if err := dec.Decode(new(any)); !errors.Is(err, io.EOF) {
 		return Report{}, fmt.Errorf("read report %s: want one document, got more", path)

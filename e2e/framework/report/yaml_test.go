@@ -14,9 +14,9 @@ func TestReadRefuses(t *testing.T) {
 	}
 	good := string(b)
 	for name, tc := range map[string]struct{ old, new, want string }{
-		"unknown field":        {"provider: local", "provider: local\nextra: 1", "line 6: field extra not found"},
-		"repeated field":       {"provider: local", "provider: local\nprovider: kind", "line 6: mapping key \"provider\" already defined"},
-		"duration, no unit":    {"elapsed: 44.2s", "elapsed: 44.2", `line 13: want a duration with a unit, such as 1.5s, got "44.2"`},
+		"unknown field":        {"provider: local", "provider: local\nextra: 1", "report.yaml:6: field extra not found"},
+		"repeated field":       {"provider: local", "provider: local\nprovider: kind", "report.yaml:6: mapping key \"provider\" already defined"},
+		"duration, no unit":    {"elapsed: 44.2s", "elapsed: 44.2", `report.yaml:13: want a duration with a unit, such as 1.5s, got "44.2"`},
 		"no status":            {"status: Held", "status: Passed", "want one of Held, Violated"},
 		"other version":        {"headroom/v1alpha1", "headroom/v9", `got "headroom/v9"`},
 		"other kind":           {"kind: Report", "kind: Scenario", `got "headroom/v1alpha1" and "Scenario"`},
@@ -25,7 +25,7 @@ func TestReadRefuses(t *testing.T) {
 		"counts edited":        {"exitCode: 0", "exitCode: 1", "the rows say"},
 		"two documents":        {"harness: {}", "harness: {}\n---\na: 1", "want one document"},
 		"no YAML":              {"kind: Report", "kind: [", "line "},
-		"number where text is": {"seed: 42", "seed: many", "line 4: cannot unmarshal"},
+		"number where text is": {"seed: 42", "seed: many", "report.yaml:4: cannot unmarshal"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			bad := strings.Replace(good, tc.old, tc.new, 1)

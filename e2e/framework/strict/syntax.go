@@ -63,6 +63,15 @@ func Syntax(data []byte, err error) (line int, text, remedy string) {
 	return line, text, remedy
 }
 
+// Misread is what the YAML library says of a file's text, for those who do not read it with Decode.
+func Misread(file string, data []byte, err error) error {
+	line, text, remedy := Syntax(data, err)
+	if parse(data) != nil {
+		text = "not YAML: " + text
+	}
+	return &Problem{File: file, Line: line, What: text, Remedy: remedy}
+}
+
 // told takes the line out of what the library says; 0 where it names none.
 func told(err error) (line int, text string) {
 	if err == nil {

@@ -96,11 +96,7 @@ func decodeTopology(file string, data []byte) (Topology, error) {
 	if err := in.Decode(&d); errors.Is(err, io.EOF) {
 		return t, fmt.Errorf("%s:1: the file is empty", file)
 	} else if err != nil {
-		line, text, remedy := strict.Syntax(data, err)
-		if _, meaning := errors.AsType[*yaml.TypeError](err); !meaning {
-			text = "not YAML: " + text
-		}
-		return t, &strict.Problem{File: file, Line: line, What: text, Remedy: remedy}
+		return t, strict.Misread(file, data, err)
 	}
 	if err := in.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
 		return t, fmt.Errorf("%s: want one document, got a second", file)
