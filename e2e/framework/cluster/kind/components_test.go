@@ -1,6 +1,7 @@
 package kind
 
 import (
+	"context"
 	"errors"
 	"os"
 	"strings"
@@ -13,6 +14,7 @@ import (
 
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/history"
+	"headroom/e2e/framework/versions"
 )
 
 // withDriver puts a driver's two pods into the pool, as its kubelets report them.
@@ -113,6 +115,34 @@ func awaitAsked(t *testing.T, asked, command string) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestComponentsHaveOneVersion: another is refused before anything is asked of the node, and their own is none.
+func TestComponentsHaveOneVersion(t *testing.T) {
+	c := pool(t)
+	c.Kubernetes, c.Etcd = "v1.36.3", "v3.6.16"
+	asked := falseDocker(t, "true")
+	given, giveUp := context.WithCancel(t.Context())
+	giveUp()
+	for _, id := range []string{"kube-apiserver", "etcd", "kubelet@c-worker2", "node@c-worker"} {
+		var unsupported *cluster.UnsupportedError
+		if err := part(t, c, id).Start(given, "v1.34.4"); !errors.As(err, &unsupported) || !strings.Contains(err.Error(), id+" stays at ") {
+			t.Errorf("%s at another version: want an UnsupportedError that names it, got %v", id, err)
+		}
+	}
+	if b, err := os.ReadFile(asked); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("want the engine not asked, got %q (error: %v)", b, err)
+	}
+	ready := corev1.PodStatus{Conditions: []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Name: "etcd-c-control-plane", Namespace: metav1.NamespaceSystem}, Status: ready}
+	if _, err := c.client.CoreV1().Pods(pod.Namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for _, v := range []versions.Version{"", "v3.6.16"} {
+		if err := part(t, c, "etcd").Start(t.Context(), v); err != nil {
+			t.Errorf("etcd at %q: want it started, got %v", v, err)
+		}
 	}
 }
 

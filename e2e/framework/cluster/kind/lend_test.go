@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,6 +22,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/history"
 	"headroom/e2e/framework/versions"
 )
 
@@ -203,26 +205,114 @@ func TestRemoveNodeTakesOnlyOurLabelsOff(t *testing.T) {
 	}
 }
 
-func TestWorkerThatDoesNotComeCleanStaysLent(t *testing.T) {
+// TestRemoveNodeLeavesAFreeWorkerAlone: whoever has put labels on it, no spec of ours has it.
+func TestRemoveNodeLeavesAFreeWorkerAlone(t *testing.T) {
 	c := pool(t)
+	labels := map[string]any{"headroom.dev/scope": "p1-1", driverNode + "x": "true"}
+	if err := c.label(t.Context(), "c-worker", labels); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.RemoveNode(t.Context(), "c-worker"); err != nil {
+		t.Fatal(err)
+	}
+	n, err := c.client.CoreV1().Nodes().Get(t.Context(), "c-worker", metav1.GetOptions{})
+	if err != nil || len(n.Labels) != len(labels) {
+		t.Errorf("want labels %v kept, got %v (error: %v)", labels, n.Labels, err)
+	}
+	if err := c.RemoveNode(t.Context(), "c-worker9"); err != nil {
+		t.Errorf("a worker that is not there: want no error, got %v", err)
+	}
+}
+
+// TestRemoveNodeReadsRejections: what the kubelet has counted by the end of the spec that had it.
+func TestRemoveNodeReadsRejections(t *testing.T) {
+	c := pool(t)
+	answering(t, c, map[string]string{"/api/v1/nodes/c-worker/proxy/metrics": history.MetricRejections + `{reason="VolumeAttachmentLimitExceeded"} 3` + "\n"})
 	if _, err := c.Reserve(t.Context(), []cluster.NodeSpec{{}}); err != nil {
 		t.Fatal(err)
 	}
-	id := idOf("d.example")
-	if err := c.label(t.Context(), "c-worker", map[string]any{driverNode + id: "true"}); err != nil {
+	if err := c.RemoveNode(t.Context(), "c-worker"); err != nil {
 		t.Fatal(err)
 	}
-	n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "c-worker"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "d.example"}}}}
-	if _, err := c.client.StorageV1().CSINodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
-		t.Fatal(err)
+	n, err := history.Count(c.eventsDir(), history.PrefixMetric+"kind/c-worker", func(e history.Event) bool {
+		var m history.Metric
+		return e.Decode(&m) == nil && m.Value == 3
+	})
+	if err != nil || n != 1 {
+		t.Errorf("want one reading of 3 rejections, got %d (error: %v)", n, err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 3*pollInterval)
-	defer cancel()
-	if err := c.RemoveNode(ctx, "c-worker"); err == nil || !strings.Contains(err.Error(), `want it gone from CSINode "c-worker", got "d.example"`) {
-		t.Errorf("want an error that names the driver, got %v", err)
+}
+
+// TestAddNodeAwaitsRegistration: a driver whose pod is ready is none yet to its kubelet. That it never is, is the driver's failure, but for a caller that gave up:
+// that says nothing of the driver.
+func TestAddNodeAwaitsRegistration(t *testing.T) {
+	for what, gaveUp := range map[string]bool{"in time": false, "its caller gave up": true} {
+		c := withDefinitions(t, "steady")
+		readyPod(t, c, "steady", nodePart, "c-worker")
+		synctest.Test(t, func(t *testing.T) {
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			if gaveUp {
+				cancel()
+			}
+			var driver *cluster.DriverError
+			err := c.AddNode(ctx, cluster.NodeSpec{Name: "c-worker", Limit: 3, Drivers: []string{"steady"}})
+			if err == nil || !strings.Contains(err.Error(), `want driver "steady" in CSINode "c-worker"`) || errors.As(err, &driver) == gaveUp {
+				t.Errorf("%s: want the driver blamed: %t, got %v", what, !gaveUp, err)
+			}
+			if env := (*cluster.EnvironmentError)(nil); errors.As(err, &env) != gaveUp {
+				t.Errorf("%s: want an EnvironmentError: %t, got %v", what, gaveUp, err)
+			}
+		})
+		n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "c-worker"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: "steady"}}}}
+		if _, err := c.client.StorageV1().CSINodes().Update(t.Context(), n, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.AddNode(t.Context(), cluster.NodeSpec{Name: "c-worker", Limit: 3, Drivers: []string{"steady"}}); err != nil {
+			t.Errorf("a driver that is registered: want no error, got %v", err)
+		}
 	}
-	free, err := c.free(t.Context())
-	if err != nil || len(free) != 1 || free[0].Name != "c-worker2" {
-		t.Errorf("want the other worker free only, got %v (error: %v)", free, err)
+}
+
+func TestWorkerThatDoesNotComeCleanStaysLent(t *testing.T) {
+	const driver = "d.example"
+	for want, leave := range map[string]func(*Cluster) error{
+		`want it gone from CSINode "c-worker", got "d.example"`: func(c *Cluster) error {
+			n := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: "c-worker"}, Spec: storagev1.CSINodeSpec{Drivers: []storagev1.CSINodeDriver{{Name: driver}}}}
+			_, err := c.client.StorageV1().CSINodes().Update(t.Context(), n, metav1.UpdateOptions{})
+			return err
+		},
+		"want no pod of it, got 1": func(c *Cluster) error {
+			readyPod(t, c, driver, nodePart, "c-worker")
+			return nil
+		},
+		"kubelet of node c-worker: ": func(c *Cluster) error {
+			answering(t, c, map[string]string{"/api/v1/nodes/c-worker/proxy/metrics": "Unauthorized"})
+			return nil
+		},
+	} {
+		c := pool(t)
+		if _, err := c.Reserve(t.Context(), []cluster.NodeSpec{{}}); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.label(t.Context(), "c-worker", map[string]any{driverNode + idOf(driver): "true"}); err != nil {
+			t.Fatal(err)
+		}
+		if err := leave(c); err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		if strings.HasPrefix(want, "want ") {
+			cancel() // nothing comes of waiting
+		}
+		err := c.RemoveNode(ctx, "c-worker")
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("want an error that says %q, got %v", want, err)
+		}
+		free, err := c.free(t.Context())
+		if err != nil || len(free) != 1 || free[0].Name != "c-worker2" {
+			t.Errorf("%s: want the other worker free only, got %v (error: %v)", want, free, err)
+		}
 	}
 }

@@ -3,6 +3,7 @@ package kind
 import (
 	"errors"
 	"fmt"
+	"net/http"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -79,6 +80,11 @@ func TestPodsAreGivenTheContainersOfOurOwn(t *testing.T) {
 	}
 	var seen []string
 	for _, o := range r.Objects {
+		if spec, _ := podSpecOf(o); o.GetName() == "steady-node" && !slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+			return v.Name == "state" && v.HostPath != nil && v.HostPath.Path == "/var/lib/headroom/abc"
+		}) {
+			t.Errorf("want the driver's state in a folder of its own, got volumes %v", spec.Volumes)
+		}
 		if o.GetKind() == "Secret" {
 			if data, _, err := unstructured.NestedStringMap(o.Object, "stringData"); err != nil || data["token"] != "token of csi-attacher" || data["ca.crt"] != "ca" {
 				t.Errorf("want the attacher's credentials, got %v (error: %v)", data, err)
@@ -202,6 +208,7 @@ func TestManifestsThatTheServerRefuses(t *testing.T) {
 	for name, other := range map[string]error{
 		"no answer":  &url.Error{Op: "Post", URL: "https://x", Err: errors.New("refused")},
 		"overloaded": apierrors.NewTooManyRequests("later", 1), "its own fault": apierrors.NewInternalError(errors.New("x")), "no credentials": apierrors.NewUnauthorized("x"),
+		"too slow": &apierrors.StatusError{ErrStatus: metav1.Status{Code: http.StatusRequestTimeout}},
 	} {
 		if err := refused(o, other); errors.As(err, &input) || err == nil {
 			t.Errorf("%s: want no mistake of the author's, got %v", name, err)
@@ -230,9 +237,14 @@ func TestDriverFailure(t *testing.T) {
 		"it has no such program":   {waiting("steady", "RunContainerError"), "steady", "its container steady does not start: RunContainerError"},
 		"it is being made":         {waiting("steady", "ContainerCreating"), "", ""},
 		"an image is being pulled": {waiting("steady", "ErrImagePull"), "", ""},
+		"before it, another ends":  {crashed, "helper", "its container helper ends again and again (Error, exit code 7)"},
+		"before it, one is made":   {waiting("helper", "PodInitializing"), "", ""},
 		"one of ours":              {waiting("gate", "CrashLoopBackOff"), "", ""},
 	} {
 		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{pods.ContainerKey: "steady"}}, Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{c.status}}}
+		if strings.HasPrefix(name, "before it") {
+			pod.Status.InitContainerStatuses, pod.Status.ContainerStatuses = pod.Status.ContainerStatuses, nil
+		}
 		if container, why := driverFailure(pod); container != c.container || !strings.HasPrefix(why, c.want) || (why == "") != (c.want == "") {
 			t.Errorf("%s: want %q of container %q, got %q of %q", name, c.want, c.container, why, container)
 		}

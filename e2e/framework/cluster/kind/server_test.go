@@ -36,7 +36,9 @@ type server struct {
 func oneServer(c *Cluster) *server {
 	s := &server{live: map[string]labels.Set{}}
 	client, dynamic := c.client.(*fake.Clientset), c.dynamic.(*dynamicfake.FakeDynamicClient)
-	key := func(a clienttesting.Action, name string) string { return a.GetResource().Resource + "/" + a.GetNamespace() + "/" + name }
+	key := func(a clienttesting.Action, name string) string {
+		return a.GetResource().Resource + "/" + a.GetNamespace() + "/" + name
+	}
 	dynamic.PrependReactor("create", "*", func(a clienttesting.Action) (bool, runtime.Object, error) {
 		create := a.(clienttesting.CreateActionImpl)
 		o := create.GetObject().(*unstructured.Unstructured)
