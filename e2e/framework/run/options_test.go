@@ -14,6 +14,8 @@ import (
 
 	"headroom/e2e/framework/binaries"
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/cluster/kind"
+	"headroom/e2e/framework/scenario"
 	"headroom/e2e/framework/versions"
 )
 
@@ -30,6 +32,12 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 	const podsOnly = "apiVersion: headroom/v1alpha1\nkind: Driver\nname: x\nfigures: {minInterval: 1s, cacheAge: 1s, lastGoodLife: 1s}\n" +
 		"pods: {manifests: [none.yaml], node: {workload: DaemonSet/x, container: x, socket: /csi/x}}\n"
 	if err := os.WriteFile(manifests, []byte(podsOnly), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	command := filepath.Join(t.TempDir(), "process.yaml")
+	const noProgram = "apiVersion: headroom/v1alpha1\nkind: Driver\nname: x\nlimit: gate\nfigures: {minInterval: 1s, cacheAge: 1s, lastGoodLife: 1s}\n" +
+		"node: {command: [./no-such-program, \"${ENDPOINT}\", \"${DRIVER_NAME}\", \"${NODE_ID}\"]}\n"
+	if err := os.WriteFile(command, []byte(noProgram), 0o644); err != nil {
 		t.Fatal(err)
 	}
 	for name, tc := range map[string]struct {
@@ -51,6 +59,10 @@ func TestPrepareRefusesBadInput(t *testing.T) {
 		"provisioner, static": {Options{Components: map[string]versions.Version{"csi-provisioner": "v5.3.0"}}, []string{"csi-provisioner v5.3.0", "provisioning: dynamic"}},
 		"unknown provisioner": {Options{Driver: "steady-dynamic", Components: map[string]versions.Version{"csi-provisioner": "v4.0.0"}},
 			[]string{"csi-provisioner", "v4.0.0", "v5.3.0"}},
+		"new release apart":    {Options{NewDriver: "hostpath"}, []string{`driver "steady" has a controller of its own: true`, `new release "hostpath": false`}},
+		"new release joined":   {Options{Driver: "hostpath", NewDriver: "steady"}, []string{`driver "hostpath" has a controller of its own: false`, `new release "steady": true`}},
+		"figures of no policy": {Options{Figures: scenario.Figures{CacheAge: 1e6}}, []string{"cacheAge 1ms is less than minInterval", "driver.figures of the scenario"}},
+		"program not there":    {Options{Driver: command}, []string{command + ":6", "node.command[0]", "no-such-program", "remedy"}},
 		"new release dynamic":  {Options{NewDriver: "steady-dynamic"}, []string{`new release "steady-dynamic": true`, "volumes.provisioning"}},
 		"new release unknown":  {Options{NewDriver: "nosuch"}, []string{`"nosuch"`, "steady"}},
 		"no mirror":            {Options{From: binaries.Origin{Mode: binaries.FromMirror}}, []string{"--mirror"}},
@@ -172,6 +184,15 @@ func TestPrepareFillsIn(t *testing.T) {
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 0 {
 		t.Errorf("want an empty run directory, got %v (%v)", entries, err)
+	}
+	if p.header.Provider != "local" || p.header.Topology != "" {
+		t.Errorf("want provider local and no topology in the header, got %q and %q", p.header.Provider, p.header.Topology)
+	}
+	for given, want := range map[string]string{"": kind.DefaultTopology, "older-worker": "older-worker"} {
+		p, err := check(Options{Provider: "kind", Topology: given})
+		if err != nil || p.header.Provider != "kind" || p.header.Topology != want {
+			t.Errorf("topology %q: want kind and %q in the header, got %+v (%v)", given, want, p, err)
+		}
 	}
 	other, err := prepare(Options{RunDir: filepath.Join(t.TempDir(), "run"), Seed: 42})
 	if err != nil {

@@ -187,6 +187,39 @@ func TestEndSpecKeepsTheEnvironmentApart(t *testing.T) {
 	}
 }
 
+// answerer is a cluster that answers, or is gone.
+type answerer struct {
+	cluster.Cluster
+	gone error
+}
+
+func (a answerer) Answers(context.Context) error { return a.gone }
+
+// TestEndSpecOnAClusterThatIsGone: what fails then says nothing of the product, nor of what the provider has; what held did so before.
+func TestEndSpecOnAClusterThatIsGone(t *testing.T) {
+	wrong := errors.New("want 1, got 2")
+	for name, c := range map[string]struct {
+		gone, failure error
+		outcome       string
+		boundary      history.Boundary
+	}{
+		"it lives":                {nil, wrong, "Violated", history.Kubelet},
+		"it is gone":              {errors.New("no cell"), wrong, "Inconclusive", history.Harness},
+		"gone, and the driver":    {errors.New("no cell"), &cluster.DriverError{Driver: "d", Err: wrong}, "Inconclusive", history.Harness},
+		"gone, and not supported": {errors.New("no cell"), &cluster.UnsupportedError{Provider: "local", Why: wrong.Error()}, "Inconclusive", history.Harness},
+		"gone after it held":      {errors.New("no cell"), nil, "Held", history.Kubelet},
+	} {
+		s := &Session{Dir: t.TempDir(), Cluster: answerer{gone: c.gone}}
+		_, body := endIn(t, s, Requirement{ID: "x", Claim: "claim", Boundary: history.Kubelet}, Outcome{Failure: c.failure})
+		if body.Outcome != c.outcome || body.Boundary != c.boundary || body.Skipped {
+			t.Errorf("%s: want %s by %s, got %+v", name, c.outcome, c.boundary, body)
+		}
+		if says := strings.Contains(body.Message, wrong.Error()); says != (c.failure != nil) || strings.Contains(body.Message, "no cell") != (c.outcome == "Inconclusive") {
+			t.Errorf("%s: want what failed, and that the cluster was gone, got %q", name, body.Message)
+		}
+	}
+}
+
 func TestEndSpecLeavesOpenWhatWasNotTried(t *testing.T) {
 	e, body := outcomeOf(t, Outcome{NotTried: "the driver is down"})
 	if e.Phase != history.Unknown || body.Outcome != "Inconclusive" || body.Boundary != history.Driver || !strings.Contains(body.Message, "the driver is down") {
