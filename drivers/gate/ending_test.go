@@ -2,12 +2,17 @@ package gate
 
 import (
 	"context"
+	"net"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/proto"
 
 	"headroom/e2e/framework/history"
 )
@@ -156,5 +161,108 @@ func TestClosingCompletesCallsInTheHistory(t *testing.T) {
 	}
 	if err := <-failed; status.Code(err) != codes.Unavailable {
 		t.Fatalf("want UNAVAILABLE from a gate that is gone, got %v", err)
+	}
+}
+
+// upstream is a client's call.
+type upstream struct {
+	grpc.ServerStream
+	ctx context.Context
+}
+
+func (u upstream) Context() context.Context { return u.ctx }
+
+// late is the context of a call that its client cancelled when its deadline passed, which the gate's own clock has not noticed.
+type late struct{ context.Context }
+
+func (late) Deadline() (time.Time, bool) { return time.Now(), true }
+
+// TestClientsDeadlineIsNoCancellation: whichever of the two comes to the gate first, the client saw its deadline pass.
+func TestClientsDeadlineIsNoCancellation(t *testing.T) {
+	for name, call := range map[string]func(*Gate, grpc.ServerStream, method) error{
+		"one answer": func(g *Gate, s grpc.ServerStream, m method) error { return g.unary(s, m, frame{}) },
+		"a stream":   func(g *Gate, s grpc.ServerStream, m method) error { return g.stream(s, m) },
+	} {
+		r := newRig(t, nil)
+		ctx, cancel := context.WithCancel(r.ctx())
+		cancel()
+		if err := call(r.gate, upstream{ctx: late{ctx}}, methodOf("/x.Y/Talk")); status.Code(err) != codes.DeadlineExceeded {
+			t.Errorf("%s: want DEADLINE_EXCEEDED, got %v", name, err)
+		}
+		r.wantEvents("invoke client Talk node=n1", "unknown client Talk node=n1 code=4")
+	}
+}
+
+// counting is a driver's listener that knows which of its connections are open.
+type counting struct {
+	net.Listener
+	made, open atomic.Int64
+}
+
+type counted struct {
+	net.Conn
+	closed func()
+}
+
+func (l *counting) Accept() (net.Conn, error) {
+	c, err := l.Listener.Accept()
+	if err != nil {
+		return nil, err
+	}
+	l.made.Add(1)
+	l.open.Add(1)
+	return &counted{c, sync.OnceFunc(func() { l.open.Add(-1) })}, nil
+}
+
+func (c *counted) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
+
+// silent is a stage that answers without the driver.
+type silent struct{}
+
+func (silent) Handles(method string) bool { return method == "GetPluginInfo" }
+
+func (silent) Handle(context.Context, string, proto.Message, grpc.ClientConnInterface) (proto.Message, error) {
+	return &csi.GetPluginInfoResponse{Name: "d.test"}, nil
+}
+
+// TestConnectionsEndWithTheirCalls: a gate that kept them would run out of descriptors.
+func TestConnectionsEndWithTheirCalls(t *testing.T) {
+	r := newRig(t, func(o *Options) { o.Stage = silent{} })
+	l, err := net.Listen("unix", r.driver)
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := &counting{Listener: l}
+	serveOn(t, all, &fakeDriver{})
+	for made, call := range []func() error{
+		func() error { _, err := r.info(r.ctx()); return err },
+		func() error {
+			s, err := csi.NewSnapshotMetadataClient(r.conn).GetMetadataAllocated(r.ctx(), &csi.GetMetadataAllocatedRequest{})
+			if err == nil {
+				_, err = s.Recv()
+			}
+			if status.Code(err) == codes.Unimplemented {
+				err = nil
+			}
+			return err
+		},
+		func() error {
+			_, err := csi.NewIdentityClient(r.conn).GetPluginInfo(r.ctx(), &csi.GetPluginInfoRequest{})
+			return err
+		},
+	} {
+		if err := call(); err != nil {
+			t.Errorf("call %d: %v", made+1, err)
+		}
+		deadline := time.Now().Add(patience)
+		for (all.made.Load() != int64(made+1) || all.open.Load() > 0) && time.Now().Before(deadline) {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if all.made.Load() != int64(made+1) || all.open.Load() > 0 {
+			t.Fatalf("after call %d: want %d connections made and none open, got %d and %d", made+1, made+1, all.made.Load(), all.open.Load())
+		}
 	}
 }

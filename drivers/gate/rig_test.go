@@ -88,6 +88,12 @@ func serveDriver(t *testing.T, path string, d *fakeDriver, opts ...grpc.ServerOp
 	if err != nil {
 		t.Fatal(err)
 	}
+	return serveOn(t, l, d, opts...)
+}
+
+// serveOn is serveDriver on a listener of one's own.
+func serveOn(t *testing.T, l net.Listener, d *fakeDriver, opts ...grpc.ServerOption) (stop func()) {
+	t.Helper()
 	s := grpc.NewServer(opts...)
 	csi.RegisterIdentityServer(s, d)
 	csi.RegisterControllerServer(s, d)

@@ -2,6 +2,7 @@ package gate
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -125,6 +126,79 @@ func TestDelayEndsWhenTheRuleIsRemoved(t *testing.T) {
 				t.Fatalf("got %q", lines)
 			}
 		})
+	}
+}
+
+// TestRulesOnStreams: of a stream they see method and node, and can delay and fail it.
+func TestRulesOnStreams(t *testing.T) {
+	r := newRig(t, nil)
+	serveDriver(t, r.driver, &fakeDriver{})
+	call := func() error {
+		s, err := csi.NewSnapshotMetadataClient(r.conn).GetMetadataAllocated(r.ctx(), &csi.GetMetadataAllocatedRequest{SnapshotId: "s"})
+		if err == nil {
+			_, err = s.Recv()
+		}
+		return err
+	}
+	for _, other := range []Rule{{Method: "GetMetadataDelta"}, {Volume: "v"}, {Node: "n2"}} {
+		other.Code = codes.DataLoss
+		defer r.gate.Rules().Add(other)()
+	}
+	r.gate.Rules().Add(Rule{Method: "GetMetadataAllocated", Node: "n1", Times: 1, Code: codes.Aborted, Message: "made up"})
+	if err := call(); status.Code(err) != codes.Aborted || status.Convert(err).Message() != "made up" {
+		t.Errorf("want the rule's error, got %v", err)
+	}
+	want := []string{"invoke client GetMetadataAllocated node=n1", "fail client GetMetadataAllocated node=n1 code=10 injected"}
+	r.wantEvents(want...)
+	remove := r.gate.Rules().Add(Rule{Delay: time.Hour})
+	ended := make(chan error, 1)
+	go func() { ended <- call() }()
+	want = append(want, "invoke client GetMetadataAllocated node=n1")
+	r.wantEvents(want...)
+	remove()
+	if err := <-ended; status.Code(err) != codes.Unimplemented {
+		t.Errorf("want the driver's UNIMPLEMENTED, got %v", err)
+	}
+	r.wantEvents(append(want,
+		"invoke driver GetMetadataAllocated node=n1",
+		"fail driver GetMetadataAllocated node=n1 code=12",
+		"fail client GetMetadataAllocated node=n1 code=12 injected")...)
+}
+
+// TestRulesAreShared: those of several gates count the calls of all.
+func TestRulesAreShared(t *testing.T) {
+	rules := &Rules{}
+	var rigs []*rig
+	for range 2 {
+		r := newRig(t, func(o *Options) { o.Rules = rules })
+		serveDriver(t, r.driver, &fakeDriver{})
+		rigs = append(rigs, r)
+	}
+	rules.Add(Rule{Code: codes.Aborted, Times: 3})
+	for i, want := range []codes.Code{codes.Aborted, codes.Aborted, codes.Aborted, codes.OK} {
+		if _, err := rigs[i%2].info(rigs[i%2].ctx()); status.Code(err) != want {
+			t.Errorf("call %d: want %s, got %v", i+1, want, err)
+		}
+	}
+	if rigs[0].gate.Rules() != rules || newRig(t, nil).gate.Rules() == nil {
+		t.Error("want the rules given, and rules of its own for a gate that is given none")
+	}
+}
+
+// TestRewriteOfWhatDoesNotDecode: an answer that is none is the driver's failure, not a count of 0.
+func TestRewriteOfWhatDoesNotDecode(t *testing.T) {
+	count := int64(5)
+	rule := &active{Rule: Rule{MaxVolumes: &count}}
+	garbage := frame{[]byte("\xff")}
+	for full, want := range map[string]codes.Code{"/csi.v1.Node/NodeGetInfo": codes.Internal, "/csi.v1.Node/NodeGetCapabilities": codes.OK, "/csi.v9.Node/NodeGetInfo": codes.OK} {
+		_, err := rule.after(t.Context(), methodOf(full), garbage, nil)
+		if status.Code(err) != want || want != codes.OK && !strings.Contains(err.Error(), "answer of the driver does not decode") {
+			t.Errorf("%s: want %s, got %v", full, want, err)
+		}
+	}
+	refused := status.Error(codes.NotFound, "no node")
+	if _, err := rule.after(t.Context(), methodOf("/csi.v1.Node/NodeGetInfo"), frame{}, refused); err != refused {
+		t.Errorf("an error of the driver: want it as it is, got %v", err)
 	}
 }
 

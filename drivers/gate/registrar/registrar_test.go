@@ -176,6 +176,48 @@ func TestRefusedComesBack(t *testing.T) {
 	}
 }
 
+// TestServeEnds: with its context and with Close, while it serves and while it waits after a refusal, however long that would be.
+func TestServeEnds(t *testing.T) {
+	for name, c := range map[string]struct{ refused, byContext bool }{
+		"context, serving": {false, true}, "context, waiting": {true, true}, "closed, serving": {false, false}, "closed, waiting": {true, false},
+	} {
+		asked := make(chan struct{}, 1)
+		r, err := New(Options{Socket: filepath.Join(t.TempDir(), "d.test-reg.sock"), DriverName: "d.test", Restart: func(int) time.Duration {
+			asked <- struct{}{}
+			return time.Hour
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		served := make(chan error, 1)
+		go func() { served <- r.Serve(ctx) }()
+		if c.refused {
+			if _, err := r.NotifyRegistrationStatus(ctx, &registration.RegistrationStatus{}); err != nil {
+				t.Fatal(err)
+			}
+			<-asked
+		}
+		if c.byContext {
+			cancel()
+		} else if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+		select {
+		case err := <-served:
+			if err != nil {
+				t.Errorf("%s: want no error, got %v", name, err)
+			}
+		case <-time.After(30 * time.Second):
+			t.Errorf("%s: it goes on", name)
+		}
+		cancel()
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
 // TestRegisteredWhileSocketGoes: a kubelet that refuses and then, on the connection it still has, registers the driver, finds the socket again all the
 // same. The calls are made without a connection, so that the second never waits for the first one's socket to go.
 func TestRegisteredWhileSocketGoes(t *testing.T) {
