@@ -100,9 +100,6 @@ func (d *Definition) lint(f *strict.File) {
 		processes["controller"] = d.controller
 	}
 	for at, p := range processes {
-		if len(p.words) == 0 {
-			continue // a problem already
-		}
 		d.lintProgram(f, at+".command[0]", p.words)
 		if !p.uses("DRIVER_NAME") {
 			f.Fail(at+".command", "pass it, such as --drivername=${DRIVER_NAME}", "has no ${DRIVER_NAME}: several drivers run at once, under names of their own")

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/container-storage-interface/spec/lib/go/csi"
@@ -90,14 +89,6 @@ func (s *session) cacheAge() time.Duration {
 		return f.CacheAge
 	}
 	return undeclaredAge
-}
-
-// socketOf is where a method is served.
-func (s *session) socketOf(method string) string {
-	if strings.HasPrefix(method, "Controller") || method == "CreateVolume" || method == "DeleteVolume" {
-		return s.controllerSocket
-	}
-	return s.nodeSocket
 }
 
 // open starts or finds the driver and what its limit comes from.
