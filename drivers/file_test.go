@@ -364,7 +364,6 @@ func TestLint(t *testing.T) {
 		"no foreign program":   {"foreign: {command: [/bin/true", "foreign: {command: [no-such-program-anywhere", `:18: causes.foreign.command[0]: driver "mine": program "no-such-program-anywhere"`},
 		"no program of begin":  {"begin: {command: [/bin/true]}", "begin: {command: [/nowhere/begin]}", `:19: causes.outage.begin.command[0]: stat /nowhere/begin`},
 		"no program of end":    {"end: {command: [/bin/true]}", "end: {command: [/etc]}", `:19: causes.outage.end.command[0]: /etc cannot be executed`},
-		"no restart program":   {"restart: {command: [/bin/true]}", "restart: {command: [./restart]}", `:20: causes.restart.command[0]: stat `},
 		"what Load refuses":    {"ready: probe", "ready: soon", `:9: node.ready`},
 		"what is not YAML":     {"kind: Driver", "kind: [", `not YAML`},
 		"two things at a time": {"--nodeid=${NODE_ID}", "--nodeid=${NODE}", `:7: node.command: has no ${NODE_ID}`},
@@ -398,11 +397,24 @@ func TestLint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.LintCauses(); err == nil || !strings.HasPrefix(err.Error(), causes+":19: causes.outage.begin.command[0]: stat ") {
+	if err := d.LintCauses(false); err == nil || !strings.HasPrefix(err.Error(), causes+":19: causes.outage.begin.command[0]: stat ") {
 		t.Errorf("want the program of a cause missed by those who load the definition, got %v", err)
 	}
-	if _, err := LintProcesses(causes); err != nil {
+	if err := d.LintProcesses(); err != nil {
 		t.Errorf("want causes let be by those who need none, got %v", err)
+	}
+	restart := write(t, strings.Replace(good, "restart: {command: [/bin/true]}", "restart: {command: [./nope]}", 1))
+	if notes, err := Lint(restart); err != nil || len(notes) == 0 || !strings.Contains(strings.Join(notes, "\n"), "causes.restart.command[0]: stat ") {
+		t.Errorf("a restart that only a driver which runs already needs: want a note, got %q, %v", notes, err)
+	}
+	if d, err = Load(restart); err != nil {
+		t.Fatal(err)
+	}
+	if err := d.LintCauses(false); err != nil {
+		t.Errorf("a driver that is started here: want its restart let be, got %v", err)
+	}
+	if err := d.LintCauses(true); err == nil || !strings.Contains(err.Error(), "causes.restart.command[0]: stat ") {
+		t.Errorf("a driver that runs: want the program of its restart missed, got %v", err)
 	}
 	backend := strings.Replace(minimal, "./bin/driver", program, 1)
 	if _, err := Lint(write(t, backend)); err == nil || !strings.Contains(err.Error(), "limit: with limit: backend, want a process that is given ${BACKEND}") {

@@ -53,12 +53,7 @@ node:                   # one process per node; a program with a slash counts fr
 
 // Lint reads the definition in a file and says all that is wrong with it: what Load refuses, and what would only show once the driver is started. notes
 // are what is right and has a price: checks that will be skipped.
-func Lint(path string) (notes []string, err error) { return lint(path, true) }
-
-// LintProcesses is Lint without what is said of pods and of causes, for those who need neither.
-func LintProcesses(path string) (notes []string, err error) { return lint(path, false) }
-
-func lint(path string, whole bool) (notes []string, err error) {
+func Lint(path string) (notes []string, err error) {
 	data, err := input.Read(path, definitionRemedy)
 	if err != nil {
 		return nil, fmt.Errorf("driver definition: %w", err)
@@ -72,22 +67,26 @@ func lint(path string, whole bool) (notes []string, err error) {
 	}
 	sound := f.Err() == nil
 	def.lint(f)
-	if whole {
-		def.lintCauses(f)
-	}
-	pods := whole && def.HasPods()
-	if pods && sound {
+	def.lintCauses(f, false)
+	if def.HasPods() && sound {
 		err = def.lintPods(f)
 	}
 	if err := errors.Join(f.Err(), err); err != nil {
 		return nil, err
 	}
 	notes = def.notes()
-	if pods {
+	if def.HasPods() {
 		more, err := def.podNotes()
 		return append(notes, more...), err
 	}
 	return notes, nil
+}
+
+// LintProcesses is Lint of what starts the driver's processes, for those who need no more.
+func (d *Definition) LintProcesses() error {
+	_, f := read(d.file, d.text)
+	d.lint(f)
+	return f.Err()
 }
 
 // lint looks at what a definition means on this machine.
@@ -113,16 +112,17 @@ func (d *Definition) lint(f *strict.File) {
 	}
 }
 
-// LintCauses says which of the programs that causes name are not there to be run.
-func (d *Definition) LintCauses() error {
+// LintCauses says which of the programs that causes name are not there to be run. runs says that the driver runs already: only such a one is restarted by a
+// cause.
+func (d *Definition) LintCauses(runs bool) error {
 	_, f := read(d.file, d.text)
-	d.lintCauses(f)
+	d.lintCauses(f, runs)
 	return f.Err()
 }
 
-func (d *Definition) lintCauses(f *strict.File) {
+func (d *Definition) lintCauses(f *strict.File, runs bool) {
 	for _, c := range d.Causes.all() {
-		if c.action != nil && len(c.action.Command) > 0 {
+		if c.action != nil && len(c.action.Command) > 0 && (runs || c.action != d.Causes.Restart) {
 			d.lintProgram(f, "causes."+c.name+".command[0]", c.action.Command)
 		}
 	}
@@ -130,24 +130,31 @@ func (d *Definition) lintCauses(f *strict.File) {
 
 // lintProgram looks for the program of a command on this machine.
 func (d *Definition) lintProgram(f *strict.File, field string, words []string) {
+	if remedy, err := d.missing(words); err != nil {
+		f.Fail(field, remedy, "%v", err)
+	}
+}
+
+// missing says why the program of a command cannot be run on this machine.
+func (d *Definition) missing(words []string) (remedy string, err error) {
 	if words[0] == "" || strings.Contains(words[0], "${") {
-		return // a problem already, or known only once it is called
+		return "", nil // a problem already, or known only once it is called
 	}
 	if _, err := d.executable(words); err != nil {
-		f.Fail(field, "install it, or give its path", "%v", err)
-		return
+		return "install it, or give its path", err
 	}
 	path := d.program(words[0])
 	if path == words[0] && !filepath.IsAbs(path) {
-		return
+		return "", nil
 	}
 	info, err := os.Stat(path)
 	switch {
 	case err != nil:
-		f.Fail(field, "build it, or correct the path", "%v", err)
+		return "build it, or correct the path", err
 	case info.IsDir() || info.Mode()&0o111 == 0:
-		f.Fail(field, "name the program itself, and make it executable", "%s cannot be executed: %s", path, info.Mode())
+		return "name the program itself, and make it executable", fmt.Errorf("%s cannot be executed: %s", path, info.Mode())
 	}
+	return "", nil
 }
 
 // notes say which checks a definition gives up.
@@ -170,6 +177,11 @@ func (d *Definition) notes() (notes []string) {
 			if !c.given {
 				notes = append(notes, "causes."+c.name+" is not given: driver check skips what needs it, and its result is partial")
 			}
+		}
+	}
+	if c := d.Causes.Restart; c != nil && len(c.Command) > 0 {
+		if _, err := d.missing(c.Command); err != nil {
+			notes = append(notes, fmt.Sprintf("causes.restart.command[0]: %v: driver check --socket would refuse it here", err))
 		}
 	}
 	if d.HasProcess() && !d.Uses("STATE_DIR") && d.Limit != LimitGate {

@@ -79,7 +79,7 @@ func cacheMistakes(steps []step) (wrong []string) {
 	return wrong
 }
 
-// TestCIKeepsComponents: what took a quarter of an hour to build is kept, whatever becomes of the driver.
+// TestCIKeepsComponents: what is slow to build is kept, whatever becomes of the driver.
 func TestCIKeepsComponents(t *testing.T) {
 	text := read(t, ciWorkflow)
 	from, to := strings.Index(text, "      - name: Keep the components\n"), strings.Index(text, "      - name: Let an ordinary user")

@@ -151,12 +151,12 @@ With -o json or yaml there is a document also of a driver that does not come up 
 			if definition != "" {
 				def, err := drivers.Load(definition)
 				if err == nil && o.Socket == "" && drivers.IsFile(definition) { // its commands are to be run here
-					_, err = drivers.LintProcesses(definition)
+					err = def.LintProcesses()
+				}
+				if err == nil {
+					err = def.LintCauses(o.Socket != "")
 				}
 				if err != nil {
-					return usageError{err}
-				}
-				if err := def.LintCauses(); err != nil {
 					return usageError{err}
 				}
 				o.Definition = def

@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
@@ -70,11 +71,11 @@ func printed(t *testing.T, out string) (drivercheck.Report, string) {
 			lines = append(lines, line)
 		}
 	}
-	path := filepath.Join(t.TempDir(), "report")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "")), 0o644); err != nil {
+	path, text := filepath.Join(t.TempDir(), "report"), []byte(strings.Join(lines, ""))
+	if err := os.WriteFile(path, text, 0o644); err != nil {
 		t.Fatal(err)
 	}
-	r, err := drivercheck.Read(path)
+	r, err := drivercheck.Decode(path, text)
 	if err != nil {
 		t.Errorf("want a report, got %v from %q", err, out)
 	}
@@ -85,10 +86,10 @@ var progress = regexp.MustCompile(`^ *[0-9]+\.[0-9]s  `)
 
 // TestDriverCheckAlwaysPrintsADocument: of a driver that does not come up or is not there, programs get a report too.
 func TestDriverCheckAlwaysPrintsADocument(t *testing.T) {
-	definition := func(command string) string {
+	definition := func(command, more string) string {
 		path := filepath.Join(t.TempDir(), "d.yaml")
 		text := "apiVersion: headroom/v1alpha1\nkind: Driver\nname: disk\nlimit: fixed\nfigures: {minInterval: 1s, cacheAge: 1s, lastGoodLife: 1h}\n" +
-			"node: {command: " + command + ", startLimit: 1s}\n"
+			"node: {command: " + command + more + "}\n"
 		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 			t.Fatal(err)
 		}
@@ -102,10 +103,10 @@ func TestDriverCheckAlwaysPrintsADocument(t *testing.T) {
 		driver     string
 		want       string
 	}{
-		"ends":         {[]string{"--driver", definition(`[/bin/sh, -c, "echo out of luck; exit 9", "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID}"]`)}, 1, drivercheck.Failure, "disk", "exit status 9"},
-		"never serves": {[]string{"--driver", definition(`[/bin/sh, -c, "exec sleep 7010", "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID}"]`)}, 1, drivercheck.Failure, "disk", "not ready within 1s"},
+		"ends":         {[]string{"--driver", definition(`[/bin/sh, -c, "echo out of luck; exit 9", "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID}"]`, "")}, 1, drivercheck.Failure, "disk", "exit status 9"},
+		"never serves": {[]string{"--driver", definition(`[/bin/sh, -c, "exec sleep 7010", "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID}"]`, ", startLimit: 1s")}, 1, drivercheck.Failure, "disk", "not ready within 1s"},
 		"not there":    {[]string{"--socket", none}, 3, drivercheck.Partial, none, "reach the driver's socket"},
-		"no program":   {[]string{"--driver", definition(`[/nowhere/driver, "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID}"]`)}, 2, "", "", ""},
+		"no program":   {[]string{"--driver", definition(`[/nowhere/driver, "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID}"]`, "")}, 2, "", "", ""},
 		"no driver":    {nil, 2, "", "", ""},
 	} {
 		for _, form := range []string{"yaml", "json"} {
@@ -156,6 +157,26 @@ func TestDriverCheckNamesADeadDriver(t *testing.T) {
 		if exitCode(err) != 1 || !strings.Contains(out, "driver "+want+" ") || !strings.Contains(err.Error(), "driver "+want+": ") {
 			t.Errorf("%s: want exit code 1 and the driver called %q, got %v:\n%s", name, want, err, out)
 		}
+	}
+}
+
+// TestDriverCheckReadsAPipe: a definition may come out of another program, and is read once.
+func TestDriverCheckReadsAPipe(t *testing.T) {
+	in, out, err := os.Pipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	text := "apiVersion: headroom/v1alpha1\nkind: Driver\nname: disk\nlimit: fixed\nfigures: {minInterval: 1s, cacheAge: 1s, lastGoodLife: 1h}\n" +
+		`node: {command: [/bin/sh, -c, "echo out of luck; exit 9", "${ENDPOINT} ${DRIVER_NAME} ${NODE_ID}"]}` + "\n"
+	if _, err := out.WriteString(text); err != nil {
+		t.Fatal(err)
+	}
+	if err := out.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := try(t, "driver", "check", "--driver", fmt.Sprintf("/dev/fd/%d", in.Fd())); exitCode(err) != 1 || !strings.Contains(err.Error(), "out of luck") {
+		t.Errorf("want the driver of the definition started, got %v", err)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -33,10 +34,13 @@ type exitError struct {
 
 func (e exitError) Unwrap() error { return e.error }
 
-// interruptible ends with the first signal that asks for it, which lets a run heal and collect what it has; the second ends the process at once.
+// once is how long further signals count as the first: a shell or a supervisor may send one to the process and to its group.
+const once = time.Second
+
+// interruptible ends with the first signal that asks for it, which lets a run heal and collect what it has; a later one ends the process at once.
 func interruptible() (context.Context, func()) {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop)
+	context.AfterFunc(ctx, func() { time.AfterFunc(once, stop) })
 	return ctx, stop
 }
 

@@ -5,9 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os/signal"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -65,12 +63,10 @@ func quotaServe() *cobra.Command {
 		if o.Run == "" {
 			return usageError{errors.New("--run: empty; give the run an id")}
 		}
-		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
-		defer stop()
 		o.Ready = func(data, control string) {
 			fmt.Fprintf(cmd.OutOrStdout(), "quota backend: data at %s, control at %s\n", data, control)
 		}
-		return cluster.Environment("serve the quota backend", o.Serve(ctx))
+		return cluster.Environment("serve the quota backend", o.Serve(cmd.Context()))
 	}
 	return cmd
 }

@@ -19,8 +19,8 @@ const (
 // nodeVariable has the name of its node in a container whose mounts depend on that.
 const nodeVariable = "HEADROOM_NODE"
 
-// share puts the volume of a socket where all nodes see it, in a folder of the node's own, and returns the socket's path below that.
-func (o Object) share(at place, sockets string) string {
+// share puts the volume of a socket where all nodes see it, in a folder of the node's own.
+func (o Object) share(at place, sockets string) {
 	delete(at.volume, "emptyDir")
 	at.volume["hostPath"] = map[string]any{"path": sockets, "type": "Directory"}
 	for _, c := range o.containers() {
@@ -42,7 +42,6 @@ func (o Object) share(at place, sockets string) string {
 			c["env"] = append(env, map[string]any{"name": nodeVariable, "valueFrom": map[string]any{"fieldRef": map[string]any{"fieldPath": "spec.nodeName"}}})
 		}
 	}
-	return path.Join(at.subPath, at.rest)
 }
 
 // graft puts the containers of another workload but its first into one, beside the part's container, and says where the part's socket is.

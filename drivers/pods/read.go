@@ -154,10 +154,17 @@ func (r *reader) document(f File, n *yaml.Node, listed bool) {
 func (r *reader) list(f File, n *yaml.Node) {
 	line := n.Line
 	items := item(n, "items")
+	first := 0
 	for i := 0; i+1 < len(n.Content); i += 2 {
-		if n.Content[i].Value == "items" {
-			line = n.Content[i].Line
+		if n.Content[i].Value != "items" {
+			continue
 		}
+		if line = n.Content[i].Line; first > 0 {
+			r.problems = append(r.problems, &strict.Problem{File: f.Name, Line: line, Field: "items", What: fmt.Sprintf("List: key \"items\" already defined at line %d", first),
+				Remedy: "remove one of the two"})
+			return
+		}
+		first = line
 	}
 	if items == nil || items.Kind != yaml.SequenceNode {
 		r.problems = append(r.problems, &strict.Problem{File: f.Name, Line: line, Field: "items", What: "List: want a list of objects, got " + describe(items),

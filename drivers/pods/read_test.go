@@ -59,6 +59,7 @@ func TestReadLists(t *testing.T) {
 		"empty":             {"kind: List\nitems: []\n---\n" + a, "ServiceAccount/a:4"},
 		"nothing but empty": {"kind: List\nitems: []", "l.yaml:1: has no object"},
 		"a text":            {"kind: List\nitems: a\n---\n" + a, `l.yaml:2: items: List: want a list of objects, got "a" (remedy: write`},
+		"twice":             {"kind: List\nitems: []\nitems:\n- " + a, `l.yaml:3: items: List: key "items" already defined at line 2 (remedy: remove`},
 		"nothing":           {"kind: List\nitems:\n---\n" + a, `l.yaml:2: items: List: want a list of objects, got nothing (remedy: write`},
 		"no items":          {"kind: List\n---\n" + a, `l.yaml:1: items: List: want a list of objects, got nothing`},
 		"a mapping":         {"kind: List\nitems: {a: b}", "l.yaml:2: items: List: want a list of objects, got a mapping"},

@@ -2,6 +2,7 @@ package pods
 
 import (
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -41,8 +42,8 @@ type Run struct {
 // Rendered are the objects of one driver, in the order of creating them.
 type Rendered struct {
 	Objects []Object
-	// Socket is the path of the driver's socket in the folder of its node, where there are such.
-	Socket string
+	// Socket is the path of the driver's socket in the folder of its node, where there are such; Shared is what of that folder the driver's container has.
+	Socket, Shared string
 	// Replaced says what of the manifests is not among them.
 	Replaced []string
 }
@@ -170,7 +171,8 @@ func (r Run) workload(o Object, node Part, controller *Part, out *Rendered) (lef
 	}
 	at, err := r.graft(o, part, Object{added, "", 0})
 	if err == nil && role == "node" && r.Sockets != "" {
-		out.Socket = o.share(at, r.Sockets)
+		o.share(at, r.Sockets)
+		out.Socket, out.Shared = path.Join(at.subPath, at.rest), at.subPath
 	}
 	return true, err
 }

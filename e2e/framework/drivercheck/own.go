@@ -23,7 +23,7 @@ const (
 	// givenLimit is what a driver is told that is given its limit at its start.
 	givenLimit = 3
 	// deathLimit is how long a process may take to end once it has dropped its connections.
-	deathLimit = time.Second
+	deathLimit = 5 * time.Second
 	// stopLimit is how long a process may take to end before it is killed.
 	stopLimit = 10 * time.Second
 	// tailBytes is how much of a log goes into a message.
@@ -186,7 +186,7 @@ func (s *session) awaitDeath() {
 	if s.own == nil {
 		return
 	}
-	for deadline := time.Now().Add(deathLimit); s.own.tail() == "" && time.Now().Before(deadline); {
+	for deadline := time.Now().Add(s.scaled(deathLimit)); s.own.tail() == "" && time.Now().Before(deadline); {
 		time.Sleep(10 * time.Millisecond)
 	}
 }

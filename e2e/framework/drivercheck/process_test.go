@@ -340,6 +340,19 @@ func TestNoCSIDriver(t *testing.T) {
 	}
 }
 
+// TestInterruptedWhileConnecting: who is told to end has nothing to say of the driver.
+func TestInterruptedWhileConnecting(t *testing.T) {
+	t.Parallel()
+	endpoint := serveFake(t, &fake{})
+	s := &session{Options: Options{Definition: definition(t, "steady"), Scale: 1}, own: &own{processes: []*process{{name: "node"}}}}
+	ctx, cancel := context.WithCancel(bounded(t))
+	cancel()
+	_, err := s.connect(ctx, strings.TrimPrefix(endpoint, "unix://"))
+	if err == nil || errors.As(err, new(*cluster.DriverError)) {
+		t.Errorf("want an error that is not the driver's, got %v", err)
+	}
+}
+
 // TestDeathIsTold: a driver that dies in a call is told with how it ended and the end of its log, and blamed for that alone.
 func TestDeathIsTold(t *testing.T) {
 	t.Parallel()

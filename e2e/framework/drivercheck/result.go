@@ -12,7 +12,6 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"headroom/e2e/framework/cluster"
-	"headroom/e2e/framework/input"
 	"headroom/e2e/framework/report"
 	"headroom/e2e/framework/strict"
 )
@@ -128,24 +127,15 @@ func (r Report) Comparable() report.Comparable {
 	return c
 }
 
-// Read reads a report that was printed as YAML or JSON, strictly: fields that are none, statuses that are none and a summary or conclusion that the checks do
-// not bear out are errors that name the file.
-func Read(path string) (Report, error) {
-	b, err := input.Read(path, "name the file of a report")
-	if err != nil {
-		return Report{}, fmt.Errorf("read report: %w", err)
-	}
-	return Decode(path, b)
-}
-
-// Decode is Read of a file's text; path is for messages.
+// Decode reads a report that was printed as YAML or JSON, strictly: fields that are none, statuses that are none and a summary or conclusion that the checks
+// do not bear out are errors that name the file, which is path.
 func Decode(path string, b []byte) (Report, error) {
 	var head struct {
 		APIVersion string `yaml:"apiVersion"`
 		Kind       string `yaml:"kind"`
 	}
 	if err := yaml.Unmarshal(b, &head); err != nil { // JSON is YAML too
-		return Report{}, fmt.Errorf("read report %s: %w", path, err)
+		return Report{}, fmt.Errorf("read report: %w", strict.Misread(path, b, err))
 	}
 	if head.Kind == Kind && head.APIVersion != APIVersion {
 		return Report{}, fmt.Errorf("read report %s: want apiVersion %q, got %q: read it with the version of headroom that wrote it", path, APIVersion, head.APIVersion)

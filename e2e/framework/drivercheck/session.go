@@ -148,7 +148,7 @@ func (s *session) dial(ctx context.Context) error {
 func (s *session) connect(ctx context.Context, path string) (*grpc.ClientConn, error) {
 	conn, err := connect(ctx, path, s.scaled(connectLimit))
 	var env *cluster.EnvironmentError
-	if s.own == nil || !errors.As(err, &env) {
+	if s.own == nil || ctx.Err() != nil || !errors.As(err, &env) {
 		return conn, err
 	}
 	s.awaitDeath()

@@ -145,7 +145,7 @@ func check(o Options) (*plan, error) {
 		return nil, err
 	}
 	if p.Provider == Providers[0] && drivers.IsFile(o.Driver) { // elsewhere its commands are not this machine's
-		if _, err := drivers.LintProcesses(o.Driver); err != nil {
+		if err := p.definition.LintProcesses(); err != nil {
 			return nil, &cluster.InputError{Err: err}
 		}
 	}

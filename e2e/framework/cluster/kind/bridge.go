@@ -5,9 +5,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -16,6 +19,7 @@ import (
 
 	"headroom/drivers"
 	"headroom/e2e/framework/cluster"
+	"headroom/e2e/framework/cluster/kind/engine"
 	"headroom/fixtures/manifests"
 )
 
@@ -133,17 +137,29 @@ func (c *Cluster) makeSockets(driver string) error {
 	return os.MkdirAll(c.socketsDir(idOf(driver)), 0o755)
 }
 
-// makeNodeSockets makes it with a folder for each node, for drivers of whatever user.
-func (c *Cluster) makeNodeSockets(driver string) error {
+// makeNodeSockets makes it with a folder for each node, and what of that the drivers' containers have, for drivers of whatever user.
+func (c *Cluster) makeNodeSockets(driver, shared string) error {
 	if err := c.makeSockets(driver); err != nil {
 		return err
 	}
 	for _, node := range c.Workers {
 		dir := filepath.Join(c.socketsDir(idOf(driver)), node)
-		// What is asked of Mkdir is less where the umask says so.
-		if err := errors.Join(os.Mkdir(dir, 0o777), os.Chmod(dir, 0o777)); err != nil {
-			return err
+		for _, name := range append([]string{""}, strings.Split(shared, "/")...) {
+			dir = filepath.Join(dir, name)
+			// What is asked of Mkdir is less where the umask says so.
+			if err := errors.Join(os.MkdirAll(dir, 0o777), os.Chmod(dir, 0o777)); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// removeSockets removes the folder of sockets. What drivers made in it as root is not an ordinary user's to remove, and a node's.
+func (c *Cluster) removeSockets(ctx context.Context, id string) error {
+	err := os.RemoveAll(c.socketsDir(id))
+	if errors.Is(err, fs.ErrPermission) {
+		_, err = engine.Run(ctx, "exec", c.controlPlane(), "rm", "-rf", path.Join(nodeRunDir, sockets(id)))
+	}
+	return err
 }

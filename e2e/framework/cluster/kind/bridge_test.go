@@ -150,17 +150,23 @@ func TestWhoIsToBlameForAPod(t *testing.T) {
 		container string
 		code      int32
 		driver    string
+		waits     string // why the driver's container does
 	}{
-		"driver ended":      {driverContainer, 9, "it ended by itself (Error, exit code 9)"},
-		"driver is another": {gateContainer, sidecar.CodeStranger, "its gate gave it up\n  last lines of its log:"},
-		"gate broke":        {gateContainer, 3, ""},
-		"attacher ended":    {attacherContainer, sidecar.CodeStranger, ""},
+		"driver ended":      {driverContainer, 9, "it ended by itself (Error, exit code 9)", ""},
+		"driver is another": {gateContainer, sidecar.CodeStranger, "its gate gave it up\n  last lines of its log:", ""},
+		"its image is away": {gateContainer, sidecar.CodeStranger, "", "ErrImagePull"},
+		"gate broke":        {gateContainer, 3, "", ""},
+		"attacher ended":    {attacherContainer, sidecar.CodeStranger, "", ""},
 	} {
 		p := pool(t)
 		ended := corev1.ContainerState{Terminated: &corev1.ContainerStateTerminated{ExitCode: c.code, Reason: "Error"}}
 		pod := &corev1.Pod{
 			ObjectMeta: metav1.ObjectMeta{Name: "p", Namespace: namespace, Labels: map[string]string{driverLabel: idOf("d.test"), partLabel: nodePart}}, Spec: corev1.PodSpec{NodeName: "c-worker"},
 			Status: corev1.PodStatus{ContainerStatuses: []corev1.ContainerStatus{{Name: c.container, LastTerminationState: ended}}},
+		}
+		if c.waits != "" {
+			waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: c.waits}}
+			pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, corev1.ContainerStatus{Name: driverContainer, State: waiting})
 		}
 		if _, err := p.client.CoreV1().Pods(namespace).Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 			t.Fatal(err)

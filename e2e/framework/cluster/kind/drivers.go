@@ -122,11 +122,22 @@ func (c *Cluster) failed(ctx context.Context, pod *corev1.Pod, failure *cluster.
 		failure.Err = fmt.Errorf("%s%s", why, c.tail(ctx, pod, container))
 		return &permanent{failure}
 	}
-	if _, code := ended(pod, gateContainer); code == sidecar.CodeStranger {
+	// Where the driver never ran, for want of its image, the gate had nobody to wait for.
+	if _, code := ended(pod, gateContainer); code == sidecar.CodeStranger && !kept(pod, driverIn(pod)) {
 		failure.Err = fmt.Errorf("its gate gave it up%s", c.tail(ctx, pod, gateContainer))
 		return &permanent{failure}
 	}
 	return nil
+}
+
+// kept says whether a container of a pod has been kept from running so far.
+func kept(pod *corev1.Pod, container string) bool {
+	for _, s := range pod.Status.ContainerStatuses {
+		if s.Name == container {
+			return s.State.Running == nil && s.State.Terminated == nil && s.LastTerminationState.Terminated == nil
+		}
+	}
+	return false // it is in another pod
 }
 
 // podTrouble says what keeps pods from being ready, and how their containers ended; nil when nothing does.
@@ -182,7 +193,7 @@ func podNotReady(pod *corev1.Pod) error {
 
 // tail is the end of a container's log, for an error.
 func (c *Cluster) tail(ctx context.Context, pod *corev1.Pod, container string) string {
-	lines := int64(15)
+	lines := int64(cluster.TailLines)
 	options := &corev1.PodLogOptions{Container: container, TailLines: &lines}
 	for _, s := range pod.Status.ContainerStatuses {
 		// One that was started again has said nothing yet.
@@ -204,7 +215,7 @@ func (c *Cluster) RemoveDriver(ctx context.Context, name string) error {
 	errs = append(errs, c.client.AppsV1().DaemonSets(namespace).DeleteCollection(ctx, options, metav1.ListOptions{LabelSelector: driverLabel + "=" + id}))
 	errs = append(errs, unlessGone(c.client.AppsV1().Deployments(namespace).Delete(ctx, "controller-"+id, options)))
 	errs = append(errs, c.removePods(ctx, id))
-	errs = append(errs, c.awaitNoPods(ctx, driverLabel+"="+id), os.RemoveAll(c.socketsDir(id)))
+	errs = append(errs, c.awaitNoPods(ctx, driverLabel+"="+id), c.removeSockets(ctx, id))
 	return cluster.Environment("remove driver "+name, errors.Join(errs...))
 }
 

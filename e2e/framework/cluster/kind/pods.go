@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path"
 	"slices"
 
@@ -22,6 +21,8 @@ import (
 	"headroom/drivers/pods"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind/engine"
+	"headroom/e2e/framework/input"
+	"headroom/e2e/framework/unixsocket"
 	"headroom/fixtures/manifests"
 )
 
@@ -52,7 +53,7 @@ func (c *Cluster) addPods(ctx context.Context, s cluster.DriverSpec) (err error)
 		}
 	}()
 	if r.Socket != "" {
-		if err := c.makeNodeSockets(name); err != nil {
+		if err := c.makeNodeSockets(name, r.Shared); err != nil {
 			return err
 		}
 	}
@@ -93,7 +94,24 @@ func (c *Cluster) renderPods(ctx context.Context, name, id, definition string) (
 		return pods.Rendered{}, err
 	}
 	i.StateDir = "/var/lib/headroom/" + id
-	return def.Pods(i, run)
+	r, err := def.Pods(i, run)
+	if err == nil && r.Socket != "" {
+		err = c.reachable(name, r.Socket)
+	}
+	return r, err
+}
+
+// reachable says whether the gate of controller calls can call the sockets of all nodes.
+func (c *Cluster) reachable(driver, socket string) error {
+	for _, node := range c.Workers {
+		if at := path.Join(nodeRunDir, sockets(idOf(driver)), node, socket); len(at) > unixsocket.MaxPath {
+			return &cluster.InputError{
+				Err:    fmt.Errorf("pods.node.socket: Headroom calls it at %q, which has %d bytes: want at most %d", at, len(at), unixsocket.MaxPath),
+				Remedy: "mount the volume of the socket nearer to it, so that less of its path is below the volume",
+			}
+		}
+	}
+	return nil
 }
 
 // addController adds what a controller's pod gets.
@@ -236,9 +254,9 @@ func (c *Cluster) loadArchives(ctx context.Context, node string) error {
 	}
 	for _, def := range all {
 		for _, file := range def.ImageArchives() {
-			in, err := os.Open(file)
+			in, err := input.OpenRegular(file, "correct pods.images of the driver's definition")
 			if err != nil {
-				return &cluster.InputError{Err: err, Remedy: "correct pods.images of the driver's definition"}
+				return &cluster.InputError{Err: err}
 			}
 			err = errors.Join(importImages(ctx, node, in), in.Close())
 			if err != nil {

@@ -27,6 +27,7 @@ import (
 	"headroom/drivers/pods"
 	"headroom/e2e/framework/cluster"
 	"headroom/e2e/framework/cluster/kind/archive"
+	"headroom/e2e/framework/unixsocket"
 )
 
 // podsFixture is a definition of a driver that runs by its author's manifests.
@@ -190,6 +191,32 @@ func TestAddDriverWhosePodsServeControllerCalls(t *testing.T) {
 	}
 	if _, err := os.Stat(shared); err == nil {
 		t.Error("want the sockets' folder gone with the driver")
+	}
+}
+
+// TestSocketsOfNodes: any driver may write to the folders that its containers have, and one gate must be able to call all.
+func TestSocketsOfNodes(t *testing.T) {
+	c := manifestPool(t)
+	const name = "d.example"
+	for range 2 { // after one that was not removed
+		if err := c.makeNodeSockets(name, "a/b"); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, worker := range c.Workers {
+		for _, below := range []string{"", "a", "a/b"} {
+			if info, err := os.Stat(filepath.Join(c.socketsDir(idOf(name)), worker, below)); err != nil || info.Mode().Perm() != 0o777 {
+				t.Errorf("want folder %q of %s open to all, got %v (error: %v)", below, worker, info, err)
+			}
+		}
+	}
+	room := unixsocket.MaxPath - len("/headroom/run/"+sockets(idOf(name))+"/c-worker2/")
+	if err := c.reachable(name, strings.Repeat("x", room)); err != nil {
+		t.Errorf("a path that just fits: got %v", err)
+	}
+	var input *cluster.InputError
+	if err := c.reachable(name, strings.Repeat("x", room+1)); !errors.As(err, &input) || !strings.Contains(err.Error(), "pods.node.socket: ") || !strings.Contains(err.Error(), "108 bytes: want at most 107") {
+		t.Errorf("a byte more: want an InputError that names the field, got %v", err)
 	}
 }
 

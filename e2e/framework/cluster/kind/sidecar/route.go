@@ -51,7 +51,7 @@ const checkLimit = 5 * time.Second
 // await returns once a driver is ready, in the way and within the time that its definition says, with the path of its socket.
 func await(ctx context.Context, find func() string, start drivers.Start, scale float64) (path string, err error) {
 	within := start.Within(scale)
-	last := errors.New("it does not listen")
+	var last error
 	bounded, cancel := context.WithTimeout(ctx, within)
 	defer cancel()
 	for bounded.Err() == nil {
@@ -63,7 +63,7 @@ func await(ctx context.Context, find func() string, start drivers.Start, scale f
 			if err == nil {
 				return path, nil
 			}
-			if bounded.Err() == nil {
+			if bounded.Err() == nil || last == nil {
 				last = err
 			}
 		}
@@ -74,6 +74,9 @@ func await(ctx context.Context, find func() string, start drivers.Start, scale f
 	}
 	if err := ctx.Err(); err != nil {
 		return "", err
+	}
+	if last == nil {
+		last = errors.New("it does not listen")
 	}
 	return "", strangerError{fmt.Errorf("not ready after %s (startLimit; under a debugger, --timeout-scale): %w", within, last)}
 }

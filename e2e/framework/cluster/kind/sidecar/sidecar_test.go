@@ -267,10 +267,20 @@ func TestReadyIsWhatTheDefinitionSays(t *testing.T) {
 		t.Errorf("want it waited for in vain, got %q (error: %v)", got, err)
 	}
 	// A driver that takes longer than its definition says is told of as such.
-	for want, find := range map[string]func() string{"still warming up": find, "it does not listen": func() string { return "" }} {
-		_, err := await(t.Context(), find, drivers.Start{Ready: drivers.ReadyProbe, Limit: 100 * time.Millisecond}, 3)
-		if !errors.As(err, new(strangerError)) || !strings.Contains(err.Error(), "not ready after 300ms (startLimit") || !strings.Contains(err.Error(), want) {
-			t.Errorf("want the driver said not to be ready after three times its limit, and %q, got %v", want, err)
+	for name, c := range map[string]struct {
+		find  func() string
+		limit time.Duration
+		want  []string
+	}{
+		"it answers no":       {find, 2 * time.Second, []string{"not ready after 6s (startLimit", "still warming up"}},
+		"it does not listen":  {func() string { return "" }, 10 * time.Millisecond, []string{"not ready after 30ms (startLimit", "it does not listen"}},
+		"no answer within it": {find, time.Nanosecond, []string{"not ready after 3ns (startLimit"}},
+	} {
+		_, err := await(t.Context(), c.find, drivers.Start{Ready: drivers.ReadyProbe, Limit: c.limit}, 3)
+		for _, want := range c.want {
+			if !errors.As(err, new(strangerError)) || !strings.Contains(err.Error(), want) {
+				t.Errorf("%s: want the driver given up after three times its limit, and %q, got %v", name, want, err)
+			}
 		}
 	}
 }
